@@ -1,0 +1,1 @@
+//! The scripts behind every number we publish.

@@ -1,0 +1,97 @@
+//! The closed list of everything a shard can ask for. Nothing in it may happen before the facts
+//! that came out before it are durable.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use crate::change::{Change, Place};
+use crate::error::Rejection;
+use crate::id::{JobName, QueueName, Token};
+use crate::input::Ticket;
+use crate::job::{Job, JobView, Lease};
+use crate::queue::QueueView;
+use crate::schedule::ScheduleState;
+use crate::time::Timestamp;
+
+/// Something is to be done.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Effect {
+    /// Make this fact durable; everything after it waits for that.
+    Persist(Change),
+    /// Answer a request.
+    Reply {
+        /// Whose.
+        ticket: Ticket,
+        /// What.
+        answer: Result<Answer, Rejection>,
+    },
+    /// Hand this job to its target now.
+    Deliver(Delivery),
+    /// Stop this delivery if it can be stopped: its outcome will not count.
+    Abandon(Token),
+    /// Jobs of this queue wait for a worker to pull them.
+    Wake(QueueName),
+    /// Look for a name in the store; answer with `Found`.
+    Find(JobName),
+    /// Read the next jobs of a queue from the store; answer with `Loaded`.
+    Load {
+        /// The queue.
+        queue: QueueName,
+        /// After this place.
+        after: Place,
+        /// At most so many.
+        limit: usize,
+    },
+}
+
+/// A job on its way to its target.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Delivery {
+    /// The job.
+    pub job: Arc<Job>,
+    /// The lease it runs under.
+    pub lease: Lease,
+    /// When it was due.
+    pub due_at: Timestamp,
+}
+
+/// What a request is answered with.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Answer {
+    /// A job was accepted, or stood already.
+    Submitted {
+        /// The job as it is now.
+        view: JobView,
+        /// What became of the submission.
+        how: Submitted,
+    },
+    /// A job, as it is now.
+    Job(JobView),
+    /// Jobs handed out.
+    Leased(Vec<Delivery>),
+    /// A lease ends then.
+    Extended(Timestamp),
+    /// Done; nothing more to say.
+    Done,
+    /// A schedule.
+    Schedule(ScheduleState),
+    /// Schedules, in order of id.
+    Schedules(Vec<ScheduleState>),
+    /// A queue.
+    Queue(QueueView),
+    /// Queues, in order of name.
+    Queues(Vec<QueueView>),
+    /// Jobs under way.
+    Leases(Vec<Delivery>),
+}
+
+/// What became of a submission.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Submitted {
+    /// A new job.
+    Created,
+    /// It took the place of one of the same name.
+    Replaced,
+    /// One of the same name stood already and was kept.
+    Kept,
+}

@@ -1,0 +1,230 @@
+//! The closed list of everything that can happen to a shard.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use crate::id::{HandlerName, JobName, QueueName, ScheduleId, Token, WorkerName};
+use crate::job::{Job, Payload, Progress, Submission};
+use crate::queue::QueueSettings;
+use crate::schedule::Schedule;
+use crate::time::{Millis, Timestamp};
+
+/// Marks a request so that its answer finds the way back. The core only hands it through.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Ticket(pub u64);
+
+/// Something happened.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Input {
+    /// Time passed: the deadline was reached.
+    Tick,
+    /// Somebody asks for something; there will be exactly one answer.
+    Request {
+        /// Where the answer goes.
+        ticket: Ticket,
+        /// What is asked.
+        request: Request,
+    },
+    /// A target says how a delivery ended.
+    Delivered {
+        /// Which delivery.
+        token: Token,
+        /// How it ended.
+        report: Report,
+        /// Any number, for the jitter of a retry.
+        random: u64,
+    },
+    /// The set of handlers registered in this process, whole.
+    Handlers(Vec<HandlerName>),
+    /// The answer to [`Effect::Find`](crate::effect::Effect::Find).
+    Found {
+        /// Which name was looked for.
+        name: JobName,
+        /// What the store has under it.
+        found: Option<Found>,
+    },
+    /// The answer to [`Effect::Load`](crate::effect::Effect::Load).
+    Loaded {
+        /// The queue.
+        queue: QueueName,
+        /// The jobs, in order.
+        jobs: Vec<(Arc<Job>, Progress)>,
+        /// Whether the store has more after these.
+        more: bool,
+    },
+    /// Finished jobs were swept from the store; so many of them were dead.
+    Swept {
+        /// The queue.
+        queue: QueueName,
+        /// How many dead jobs went.
+        dead: u64,
+    },
+    /// The store has no room for new work, or has room again.
+    StoreFull(bool),
+    /// The node is shutting down: nothing new is accepted or handed out.
+    Drain,
+}
+
+/// What is asked of a shard.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Request {
+    /// Accept a job.
+    Submit(Submission),
+    /// Show a job.
+    Show(JobName),
+    /// Change a job that is not running.
+    Edit {
+        /// Which.
+        name: JobName,
+        /// What to change.
+        edit: Edit,
+    },
+    /// Take a job back; if it is running, its success will not be recorded.
+    Cancel(JobName),
+    /// Make a waiting job due at once.
+    RunNow(JobName),
+    /// Give a dead job all its attempts again, at once.
+    Replay(JobName),
+    /// Forget a finished job before its time.
+    Forget(JobName),
+    /// Hand out ready jobs of pull queues.
+    Lease {
+        /// To whom.
+        worker: WorkerName,
+        /// From which queues, most important first.
+        queues: Vec<QueueName>,
+        /// How many at most.
+        max: u32,
+        /// For how long; the job's own timeout when not given.
+        lease: Option<Millis>,
+    },
+    /// Hold a lease longer, from now on for this time.
+    Extend {
+        /// Which lease.
+        token: Token,
+        /// For how long from now.
+        lease: Millis,
+    },
+    /// The job is done.
+    Ack {
+        /// Which lease.
+        token: Token,
+        /// What came of it.
+        result: Option<Payload>,
+    },
+    /// The job is not done.
+    Nack {
+        /// Which lease.
+        token: Token,
+        /// Why.
+        reason: Option<Arc<str>>,
+        /// How it goes on.
+        how: Nack,
+        /// Any number, for the jitter of a retry.
+        random: u64,
+    },
+    /// Put a schedule, new or changed.
+    PutSchedule(Schedule),
+    /// Remove a schedule; jobs it made stay.
+    RemoveSchedule(ScheduleId),
+    /// Stop or resume a schedule's ticking.
+    PauseSchedule {
+        /// Which.
+        id: ScheduleId,
+        /// Whether it is to rest.
+        paused: bool,
+    },
+    /// Make a job of the schedule now, outside its rhythm.
+    TriggerSchedule(ScheduleId),
+    /// Show a schedule.
+    ShowSchedule(ScheduleId),
+    /// Show all schedules after this one, at most so many.
+    ListSchedules {
+        /// After which; from the beginning when not given.
+        after: Option<ScheduleId>,
+        /// How many at most.
+        limit: usize,
+    },
+    /// Change a queue's settings, whole.
+    PutQueue {
+        /// Which.
+        name: QueueName,
+        /// Its settings from now on.
+        settings: QueueSettings,
+    },
+    /// Show a queue.
+    ShowQueue(QueueName),
+    /// Show all queues.
+    ListQueues,
+    /// Show the jobs under way, at most so many.
+    ListLeases {
+        /// How many at most.
+        limit: usize,
+    },
+}
+
+/// How a job that was not done goes on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Nack {
+    /// As a failed attempt, by the job's retry policy; the delay, if given, is a floor.
+    Retry {
+        /// Not before this time from now.
+        delay: Option<Millis>,
+    },
+    /// Given back: the attempt does not count, the job is due again after this time.
+    Release {
+        /// After this time from now.
+        delay: Millis,
+    },
+    /// No further attempt: the job is dead.
+    Dead,
+}
+
+/// What to change about a job. What is not given stays.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Edit {
+    /// When it is due.
+    pub due_at: Option<Timestamp>,
+    /// What it carries.
+    pub payload: Option<Payload>,
+    /// Where it goes.
+    pub target: Option<crate::job::Target>,
+    /// What happens when an attempt fails.
+    pub retry: Option<crate::retry::RetryPolicy>,
+    /// How long an attempt may take.
+    pub timeout: Option<Millis>,
+}
+
+/// How a delivery ended, as the target saw it.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Report {
+    /// The target accepted the job.
+    Succeeded {
+        /// What it answered.
+        result: Option<Payload>,
+    },
+    /// The target refused it or failed.
+    Failed {
+        /// In words.
+        reason: Arc<str>,
+        /// The target's wish for the next attempt.
+        retry_after: Option<Millis>,
+        /// Whether trying again is pointless.
+        permanent: bool,
+    },
+    /// The deadline passed; the connection is closed.
+    TimedOut,
+    /// No handler of this name is registered.
+    Unregistered,
+    /// The delivery was given up by this node, undone as far as we know: shutdown.
+    Released,
+}
+
+/// What the store has under a name.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Found {
+    /// A live job that is not running (running ones are always in memory).
+    Live(Arc<Job>, Progress),
+    /// A finished one.
+    Finished(Arc<Job>, Progress, crate::job::Finish),
+}

@@ -1,0 +1,103 @@
+//! Every bound of the system as a named constant, with its reason. Reaching one has a tested
+//! behaviour: a refusal that names the field and the limit.
+
+use crate::time::Millis;
+
+/// A queue's name: it becomes a metric label and a part of every stored key.
+pub const QUEUE_NAME_BYTES_MAX: usize = 64;
+/// A job's id: long enough for a URL-safe digest with a prefix.
+pub const JOB_ID_BYTES_MAX: usize = 128;
+/// A key, such as `user:1234`.
+pub const KEY_BYTES_MAX: usize = 256;
+/// A schedule's id: leaves room in a job id for `@` and the instant of the occurrence.
+pub const SCHEDULE_ID_BYTES_MAX: usize = 96;
+/// A handler's name.
+pub const HANDLER_NAME_BYTES_MAX: usize = 128;
+/// A worker's name, shown in the list of leases.
+pub const WORKER_NAME_BYTES_MAX: usize = 128;
+/// A payload: what one job may carry; larger things belong in an object store, with a link here.
+pub const PAYLOAD_BYTES_MAX: usize = 1024 * 1024;
+/// A kept result: as large as a payload, since one job's result is often the next job's payload.
+pub const RESULT_BYTES_MAX: usize = 1024 * 1024;
+/// A content type.
+pub const CONTENT_TYPE_BYTES_MAX: usize = 128;
+/// The reason of a failure, as kept with the attempt; longer ones are cut, never refused.
+pub const REASON_BYTES_MAX: usize = 1_000;
+/// A target's URL.
+pub const URL_BYTES_MAX: usize = 2_048;
+/// Headers of one HTTP target.
+pub const HEADERS_MAX: usize = 50;
+/// All header names and values of one HTTP target together.
+pub const HEADER_BYTES_MAX: usize = 8_192;
+/// Attempts a retry policy may ask for: a hundred years of daily attempts is a mistake.
+pub const ATTEMPTS_MAX: u32 = 10_000;
+/// Delays in a retry list.
+pub const RETRY_DELAYS_MAX: usize = 100;
+/// One delay between attempts.
+pub const RETRY_DELAY_MAX: Millis = Millis::from_secs(30 * 24 * 3600);
+/// How long one attempt may take.
+pub const TIMEOUT_MAX: Millis = Millis::from_secs(24 * 3600);
+/// The shortest attempt: less than a loopback round trip under load is a mistake.
+pub const TIMEOUT_MIN: Millis = Millis::new(10);
+/// How long a worker may hold a lease before it must extend it.
+pub const LEASE_MAX: Millis = Millis::from_secs(12 * 3600);
+/// The shortest lease: below it a healthy worker loses jobs to scheduling noise.
+pub const LEASE_MIN: Millis = Millis::new(100);
+/// How long a finished job is kept at most.
+pub const RETENTION_MAX: Millis = Millis::from_secs(10 * 366 * 24 * 3600);
+/// How far ahead a job may be due: beyond it a unit was mistaken.
+pub const DUE_AHEAD_MAX: Millis = Millis::from_secs(200 * 366 * 24 * 3600);
+/// Jobs handed out in one lease request.
+pub const LEASE_BATCH_MAX: u32 = 1_000;
+/// Queues named in one lease request.
+pub const LEASE_QUEUES_MAX: usize = 100;
+/// Jobs in one submission.
+pub const SUBMIT_BATCH_MAX: usize = 1_000;
+/// Rows of one page of a list.
+pub const PAGE_MAX: usize = 1_000;
+/// Queues of one shard: each costs a little memory for ever.
+pub const QUEUES_MAX: usize = 10_000;
+/// Schedules of one shard.
+pub const SCHEDULES_MAX: usize = 1_000_000;
+/// The shortest interval of a schedule.
+pub const EVERY_MIN: Millis = Millis::new(100);
+/// Times a job may take its process down with it before it is set aside as dead.
+pub const CRASHES_MAX: u32 = 3;
+/// Finished leases remembered so that a repeated acknowledgement is answered as the first was.
+pub const FINISHED_TOKENS_MAX: usize = 65_536;
+/// Added to a push's own timeout before the core gives the delivery up: the target reports its
+/// timeout itself, this is the net below it.
+pub const PUSH_LEASE_GRACE: Millis = Millis::from_secs(5);
+
+/// Default number of attempts.
+pub const ATTEMPTS_DEFAULT: u32 = 10;
+/// Default first delay of the exponential back-off.
+pub const BACKOFF_FIRST_DEFAULT: Millis = Millis::from_secs(1);
+/// Default largest delay between attempts.
+pub const BACKOFF_CAP_DEFAULT: Millis = Millis::from_secs(3600);
+/// Default jitter: enough to part a herd, little enough to stay predictable.
+pub const JITTER_PERCENT_DEFAULT: u8 = 10;
+/// Default time for one attempt.
+pub const TIMEOUT_DEFAULT: Millis = Millis::from_secs(30);
+/// Default time a finished job can still be looked at.
+pub const RETENTION_DEFAULT: Millis = Millis::from_secs(3600);
+/// Default time a dead job waits for a human.
+pub const DEAD_RETENTION_DEFAULT: Millis = Millis::from_secs(30 * 24 * 3600);
+/// Default wait before a job whose handler is not registered is tried again.
+pub const UNREGISTERED_DELAY_DEFAULT: Millis = Millis::from_secs(5);
+/// Default lease of a pulled job when neither worker nor job says otherwise.
+pub const LEASE_DEFAULT: Millis = TIMEOUT_DEFAULT;
+/// Default number of jobs of a queue kept in memory.
+pub const WINDOW_JOBS_DEFAULT: usize = 100_000;
+/// Default payload bytes of a queue kept in memory.
+pub const WINDOW_BYTES_DEFAULT: usize = 64 * 1024 * 1024;
+/// Default number of pushes (HTTP and the like) under way at once.
+pub const PUSHES_DEFAULT: u32 = 256;
+/// Default number of in-process handlers under way at once.
+pub const HANDLERS_DEFAULT: u32 = 1_024;
+
+const _: () = {
+    assert!(SCHEDULE_ID_BYTES_MAX + 1 + 20 <= JOB_ID_BYTES_MAX, "an occurrence's id must fit");
+    assert!(LEASE_MIN.get() < LEASE_DEFAULT.get() && LEASE_DEFAULT.get() <= LEASE_MAX.get());
+    assert!(TIMEOUT_MIN.get() < TIMEOUT_DEFAULT.get() && TIMEOUT_DEFAULT.get() <= TIMEOUT_MAX.get());
+};

@@ -1,0 +1,124 @@
+//! Instants and spans as integers with units. There is no way to ask for "now" here: time is an
+//! argument of everything that depends on it.
+
+use core::fmt;
+
+/// An instant: milliseconds since the Unix epoch, UTC.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Timestamp(i64);
+
+/// A span of time in whole milliseconds, never negative.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Millis(u64);
+
+impl Timestamp {
+    /// Before everything: the lower end of the order, not a time anyone can ask for.
+    pub const MIN: Timestamp = Timestamp(i64::MIN);
+    /// After everything: the upper end of the order, not a time anyone can ask for.
+    pub const MAX: Timestamp = Timestamp(i64::MAX);
+    /// The Unix epoch.
+    pub const EPOCH: Timestamp = Timestamp(0);
+
+    /// The instant this many milliseconds after the Unix epoch.
+    pub const fn from_millis(millis: i64) -> Self {
+        Timestamp(millis)
+    }
+
+    /// Milliseconds since the Unix epoch.
+    pub const fn as_millis(self) -> i64 {
+        self.0
+    }
+
+    /// The later instant; stops at the end of time instead of wrapping.
+    #[must_use]
+    pub const fn plus(self, span: Millis) -> Self {
+        let span = if span.0 > i64::MAX as u64 { i64::MAX } else { span.0 as i64 };
+        Timestamp(self.0.saturating_add(span))
+    }
+
+    /// The earlier instant; stops at the beginning of time instead of wrapping.
+    #[must_use]
+    pub const fn minus(self, span: Millis) -> Self {
+        let span = if span.0 > i64::MAX as u64 { i64::MAX } else { span.0 as i64 };
+        Timestamp(self.0.saturating_sub(span))
+    }
+
+    /// The span from `earlier` to here; zero when `earlier` is in fact later.
+    pub const fn since(self, earlier: Timestamp) -> Millis {
+        let span = self.0.saturating_sub(earlier.0);
+        Millis(if span < 0 { 0 } else { span as u64 })
+    }
+}
+
+impl Millis {
+    /// No time at all.
+    pub const ZERO: Millis = Millis(0);
+
+    /// This many milliseconds.
+    pub const fn new(millis: u64) -> Self {
+        Millis(millis)
+    }
+
+    /// This many seconds.
+    pub const fn from_secs(secs: u64) -> Self {
+        Millis(secs.saturating_mul(1_000))
+    }
+
+    /// The number of milliseconds.
+    pub const fn get(self) -> u64 {
+        self.0
+    }
+
+    /// The sum; stops at the largest span instead of wrapping.
+    #[must_use]
+    pub const fn plus(self, other: Millis) -> Self {
+        Millis(self.0.saturating_add(other.0))
+    }
+}
+
+impl fmt::Debug for Timestamp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl fmt::Display for Timestamp {
+    /// RFC 3339 with milliseconds, as every answer shows it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match jiff::Timestamp::from_millisecond(self.0) {
+            Ok(instant) => write!(f, "{instant:.3}"),
+            Err(_) => write!(f, "{}ms", self.0),
+        }
+    }
+}
+
+impl fmt::Debug for Millis {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}ms", self.0)
+    }
+}
+
+impl fmt::Display for Millis {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}ms", self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::string::ToString;
+
+    #[test]
+    fn arithmetic_stops_at_the_ends() {
+        assert_eq!(Timestamp::MAX.plus(Millis::new(1)), Timestamp::MAX);
+        assert_eq!(Timestamp::EPOCH.plus(Millis::new(u64::MAX)), Timestamp::MAX);
+        assert_eq!(Timestamp::MIN.minus(Millis::new(1)), Timestamp::MIN);
+        assert_eq!(Timestamp::EPOCH.since(Timestamp::from_millis(5)), Millis::ZERO);
+    }
+
+    #[test]
+    fn shown_as_rfc_3339() {
+        assert_eq!(Timestamp::from_millis(1_789_000_000_123).to_string(), "2026-09-10T00:26:40.123Z");
+    }
+}

@@ -1,0 +1,1 @@
+//! Hands a due job to the outside world.

@@ -1,0 +1,1 @@
+//! Durable scheduling of future work, as a library.

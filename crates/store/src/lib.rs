@@ -1,0 +1,272 @@
+//! What every storage engine promises.
+//!
+//! An engine holds no rules. It makes batches of facts ([`Change`]) durable, fenced and atomic, and
+//! gives them back. The contract is the trait [`Store`]; its promises are numbered so that the
+//! conformance table, the docs and the engines can cite them:
+//!
+//! - **S1 durable** — what a commit that returned `Ok` contained is there after any crash that the
+//!   declared tier survives.
+//! - **S2 atomic** — after a crash a commit is there whole or not at all, over all its shards.
+//! - **S3 fenced** — a batch of an epoch other than the shard's current one is refused with
+//!   [`ErrorKind::Fenced`] and changes nothing, within the same atomic step.
+//! - **S4 in order** — commits of one shard take effect in the order they were made; `sequence`
+//!   grows by one, and a batch that was already applied is acknowledged again without effect.
+//! - **S5 due order** — `due` returns the live jobs of a queue after a place, by place, none left out,
+//!   none twice, running ones left out.
+//! - **S6 recovery** — `recover` returns exactly what a new owner must know: leases, jobs that hold
+//!   a key, schedules, queue settings, counts, the next job number.
+//! - **S7 lookup** — `get` finds a job by name, live or finished, and nothing that was replaced, forgotten or
+//!   swept.
+//! - **S8 pages** — `list` pages by keyset: every row that was there all the time appears exactly once.
+//! - **S9 ownership** — `acquire` gives a higher epoch each time; a shard has at most one owner.
+//! - **S10 bytes** — payloads, names and results come back as they were given, byte by byte.
+//! - **S11 history** — attempts and occurrences are returned in order; a finished job is visible until its
+//!   time is up and not after.
+//! - **S12 pressure** — an engine that runs out of room says so before a commit of finished work fails.
+
+use std::sync::Arc;
+
+use futures::future::BoxFuture;
+
+pub use hence_core::change::{Change, FinishedPlace, LeaseGrant, Place};
+use hence_core::id::{Epoch, JobName, JobNumber, Key, QueueName, ScheduleId, ShardId};
+use hence_core::job::{AttemptRecord, Finish, Job, JobState, JobView, Lease, Progress};
+use hence_core::queue::{Counts, QueueSettings};
+use hence_core::schedule::{OccurrenceRecord, ScheduleState};
+use hence_core::time::Timestamp;
+
+pub mod error;
+
+pub use error::{ErrorKind, StoreError};
+
+/// What an engine answers.
+pub type Answer<'a, T> = BoxFuture<'a, Result<T, StoreError>>;
+
+/// The contract. Object-safe; every method may be called from any thread.
+pub trait Store: Send + Sync + 'static {
+    /// What this engine can do and how safe it is, as facts.
+    fn capabilities(&self) -> Capabilities;
+
+    /// Makes the batches durable and visible, all or none (S1, S2, S3, S4).
+    fn commit(&self, batches: Vec<ShardBatch>) -> Answer<'_, ()>;
+
+    /// The next live, not running jobs of a queue after a place, in order (S5).
+    fn due(&self, shard: ShardId, queue: QueueName, after: Place, limit: usize)
+    -> Answer<'_, Vec<LiveJob>>;
+
+    /// What a new owner must know (S6).
+    fn recover(&self, shard: ShardId) -> Answer<'_, Recovered>;
+
+    /// The jobs of these names, in their order; finished ones whose time is up at `now` are gone (S7).
+    fn get(&self, shard: ShardId, names: Vec<JobName>, now: Timestamp)
+    -> Answer<'_, Vec<Option<StoredJob>>>;
+
+    /// A page of jobs (S8).
+    fn list(&self, shard: ShardId, request: ListRequest) -> Answer<'_, Page>;
+
+    /// The ended attempts of a job, in order (S11).
+    fn attempts(&self, shard: ShardId, number: JobNumber) -> Answer<'_, Vec<AttemptRecord>>;
+
+    /// The newest occurrences of a schedule, newest first, before an instant (S11).
+    fn occurrences(&self, shard: ShardId, schedule: ScheduleId, before: Timestamp, limit: usize)
+    -> Answer<'_, Vec<OccurrenceRecord>>;
+
+    /// Removes finished jobs whose time is up, at most about `limit`, and says how many dead ones
+    /// of which queue went (S11).
+    fn sweep(&self, shard: ShardId, now: Timestamp, limit: usize)
+    -> Answer<'_, Vec<(QueueName, u64)>>;
+
+    /// Takes ownership of a shard; the previous owner is fenced from here on (S9).
+    fn acquire(&self, shard: ShardId, node: String) -> Answer<'_, Epoch>;
+
+    /// Gives up ownership, when it is still held (S9).
+    fn release(&self, shard: ShardId, epoch: Epoch) -> Answer<'_, ()>;
+
+    /// Whether there is room for new work (S12).
+    fn pressure(&self) -> Pressure;
+}
+
+/// The facts about an engine.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Capabilities {
+    /// The engine's name, as in its URL.
+    pub engine: &'static str,
+    /// What an acknowledged commit survives.
+    pub tier: Tier,
+    /// Whether several nodes can use it at once.
+    pub shared: bool,
+    /// Whether data outlives the process at all (false for the memory engine).
+    pub persistent: bool,
+    /// How many shards the store was made with.
+    pub shards: u16,
+    /// What was found when the engine was questioned, for people: `fdatasync before every answer`.
+    pub notes: Vec<String>,
+}
+
+/// What an acknowledged commit survives.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Tier {
+    /// Only the process's own life, or luck.
+    BestEffort,
+    /// The loss of a node, not of all at once.
+    Replicated,
+    /// A power cut.
+    Durable,
+}
+
+impl Tier {
+    /// As people and flags write it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Tier::BestEffort => "best-effort",
+            Tier::Replicated => "replicated",
+            Tier::Durable => "durable",
+        }
+    }
+}
+
+/// Whether there is room for new work.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Pressure {
+    /// All is well.
+    Normal,
+    /// No new work, please; what is kept back is for finishing what was accepted.
+    Full,
+}
+
+/// The facts of one shard in one commit.
+#[derive(Clone, PartialEq, Debug)]
+pub struct ShardBatch {
+    /// Which shard.
+    pub shard: ShardId,
+    /// Under which ownership.
+    pub epoch: Epoch,
+    /// Counts the batches of this ownership, from 1.
+    pub sequence: u64,
+    /// The facts, in order.
+    pub changes: Vec<Change>,
+    /// The counts, after this batch, of every queue it touched.
+    pub counts: Vec<(QueueName, Counts)>,
+    /// The number that the next job will get.
+    pub next_number: JobNumber,
+}
+
+/// A live job as stored.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct LiveJob {
+    /// The job.
+    pub job: Arc<Job>,
+    /// How far it has come.
+    pub progress: Progress,
+    /// Who runs it.
+    pub lease: Option<Lease>,
+}
+
+/// A job as stored.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum StoredJob {
+    /// Something may still happen to it.
+    Live(LiveJob),
+    /// Nothing will, by itself.
+    Finished(FinishedJob),
+}
+
+/// A finished job as stored.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct FinishedJob {
+    /// The job; the payload is empty when it was not kept.
+    pub job: Arc<Job>,
+    /// How far it came.
+    pub progress: Progress,
+    /// How it ended.
+    pub finish: Finish,
+}
+
+impl StoredJob {
+    /// The job as people see it at `now`.
+    pub fn view(self, now: Timestamp) -> JobView {
+        match self {
+            StoredJob::Live(LiveJob { job, progress, lease }) => {
+                let state = match &lease {
+                    Some(_) => JobState::Running,
+                    None if progress.due_at <= now => JobState::Ready,
+                    None => JobState::Scheduled,
+                };
+                JobView { job, state, progress, lease, finish: None }
+            }
+            StoredJob::Finished(FinishedJob { job, progress, finish }) => {
+                let state = finish.outcome.state();
+                JobView { job, state, progress, lease: None, finish: Some(finish) }
+            }
+        }
+    }
+}
+
+/// What a new owner must know before it may act.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Recovered {
+    /// The number that the next job will get.
+    pub next_number: JobNumber,
+    /// The counts of every queue that ever had a job or settings.
+    pub counts: Vec<(QueueName, Counts)>,
+    /// The queues with settings.
+    pub queues: Vec<(QueueName, QueueSettings)>,
+    /// The schedules.
+    pub schedules: Vec<ScheduleState>,
+    /// Running jobs, and waiting jobs that hold their key, by number.
+    pub active: Vec<LiveJob>,
+}
+
+/// Which jobs, which page.
+#[derive(Clone, PartialEq, Debug)]
+pub struct ListRequest {
+    /// Which jobs.
+    pub filter: Filter,
+    /// Where the last page ended.
+    pub after: Option<Cursor>,
+    /// How many rows at most.
+    pub limit: usize,
+    /// Judges what is ready, scheduled, or gone.
+    pub now: Timestamp,
+}
+
+/// Which jobs. Everything given must hold.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Filter {
+    /// In this queue.
+    pub queue: Option<QueueName>,
+    /// Under this key.
+    pub key: Option<Key>,
+    /// In one of these states; none given means the live ones.
+    pub states: Vec<JobState>,
+    /// Made by this schedule.
+    pub schedule: Option<ScheduleId>,
+    /// Due (or finished, for finished ones) at or after this.
+    pub from: Option<Timestamp>,
+    /// Due (or finished) before this.
+    pub until: Option<Timestamp>,
+}
+
+/// The sort key of the last row of a page. Rows come in the order: live jobs by (due, number, queue), then
+/// finished ones by (finished, number, queue).
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Cursor {
+    /// False: the row was live. True: it was finished.
+    pub finished: bool,
+    /// Its due time, or when it finished.
+    pub at: Timestamp,
+    /// Its number.
+    pub number: JobNumber,
+    /// Its queue.
+    pub queue: QueueName,
+}
+
+/// Rows and where to go on.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Page {
+    /// The rows, in order.
+    pub jobs: Vec<StoredJob>,
+    /// Given when there may be more.
+    pub next: Option<Cursor>,
+}
+

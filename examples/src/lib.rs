@@ -1,0 +1,1 @@
+//! One small runnable program per feature: see the files beside this one.
