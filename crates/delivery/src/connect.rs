@@ -1,0 +1,241 @@
+//! Opens connections: TCP by a [`Dial`] that can be swapped, TLS on top of it for `https`, and a
+//! meter that bounds what one answer may cost.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use http::Uri;
+use http::uri::Scheme;
+use hyper_rustls::{ConfigBuilderExt, HttpsConnector, MaybeHttpsStream};
+use hyper_util::client::legacy::connect::{Connected, Connection, HttpConnector};
+use hyper_util::rt::TokioIo;
+use rustls::ClientConfig;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+use tokio::sync::OnceCell;
+use tower::Service;
+
+use crate::limits;
+
+/// Why a connection could not be opened.
+pub type DialError = Box<dyn std::error::Error + Send + Sync>;
+
+/// Opens the TCP connection to the host and port of a URI.
+///
+/// This is the one place where a name becomes an address, so whoever guards against receivers
+/// inside one's own network does it here: look the name up, judge the addresses, connect to the
+/// very address that was judged. TLS still verifies the name in the URI.
+pub trait Dial: Send + Sync + 'static {
+    /// Connects; the caller bounds the time.
+    fn dial(&self, uri: Uri) -> BoxFuture<'static, Result<TcpStream, DialError>>;
+}
+
+/// Dials by the system's resolver, any address, IPv6 and IPv4 side by side.
+#[derive(Clone, Debug)]
+pub struct SystemDial {
+    connector: HttpConnector,
+}
+
+impl SystemDial {
+    /// A dialler with our timeouts.
+    pub fn new() -> Self {
+        let mut connector = HttpConnector::new();
+        // TLS is put on top by us; the inner connector would refuse the scheme.
+        connector.enforce_http(false);
+        connector.set_nodelay(true);
+        connector.set_connect_timeout(Some(limits::CONNECT_TIME_MAX));
+        SystemDial { connector }
+    }
+}
+
+impl Default for SystemDial {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Dial for SystemDial {
+    fn dial(&self, uri: Uri) -> BoxFuture<'static, Result<TcpStream, DialError>> {
+        let connecting = self.connector.clone().call(uri);
+        async move { Ok(connecting.await?.into_inner()) }.boxed()
+    }
+}
+
+/// What went wrong on our own side of a connection.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ConnectError {
+    #[error("no connection within {} s", limits::CONNECT_TIME_MAX.as_secs())]
+    TooSlow,
+    #[error("no trusted root certificates: {0}")]
+    Roots(#[source] io::Error),
+    #[error("no usable tls: {0}")]
+    Tls(#[source] rustls::Error),
+    #[error("the answer took more than {} KiB", limits::WIRE_BYTES_MAX / 1024)]
+    AnswerTooLong,
+}
+
+/// Makes connections for the client's pool.
+#[derive(Clone)]
+pub(crate) struct Connector {
+    dialler: Dialler,
+    /// Made at the first `https` delivery: reading the system's roots takes milliseconds and
+    /// megabytes that a user of plain HTTP need not spend.
+    tls: Arc<OnceCell<Arc<ClientConfig>>>,
+}
+
+impl Connector {
+    pub(crate) fn new(dial: Arc<dyn Dial>, tls: Option<ClientConfig>) -> Self {
+        let tls = tls.map(offer_protocols);
+        Connector { dialler: Dialler(dial), tls: Arc::new(OnceCell::new_with(tls)) }
+    }
+
+    async fn connect(mut self, uri: Uri) -> Result<TokioIo<Metered>, DialError> {
+        let stream = if uri.scheme() == Some(&Scheme::HTTPS) {
+            let config = self.tls.get_or_try_init(load_tls).await?;
+            HttpsConnector::from((self.dialler, config.clone())).call(uri).await?
+        } else {
+            MaybeHttpsStream::Http(self.dialler.call(uri).await?)
+        };
+        Ok(TokioIo::new(Metered::new(stream)))
+    }
+}
+
+impl Service<Uri> for Connector {
+    type Response = TokioIo<Metered>;
+    type Error = DialError;
+    type Future = BoxFuture<'static, Result<Self::Response, DialError>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), DialError>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, uri: Uri) -> Self::Future {
+        let connecting = self.clone().connect(uri);
+        async move {
+            let connected = tokio::time::timeout(limits::CONNECT_TIME_MAX, connecting).await;
+            connected.unwrap_or_else(|_| Err(ConnectError::TooSlow.into()))
+        }
+        .boxed()
+    }
+}
+
+/// The provider is named, never installed: a library must not set a process-wide default.
+async fn load_tls() -> Result<Arc<ClientConfig>, DialError> {
+    let load = || -> Result<ClientConfig, ConnectError> {
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let config = ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .map_err(ConnectError::Tls)?
+            .with_native_roots()
+            .map_err(ConnectError::Roots)?
+            .with_no_client_auth();
+        Ok(config)
+    };
+    // The roots are files.
+    Ok(offer_protocols(tokio::task::spawn_blocking(load).await??))
+}
+
+/// What we speak over TLS, best first.
+fn offer_protocols(mut config: ClientConfig) -> Arc<ClientConfig> {
+    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    Arc::new(config)
+}
+
+/// A [`Dial`] in the shape that TLS is put on top of.
+#[derive(Clone)]
+struct Dialler(Arc<dyn Dial>);
+
+impl Service<Uri> for Dialler {
+    type Response = TokioIo<TcpStream>;
+    type Error = DialError;
+    type Future = BoxFuture<'static, Result<Self::Response, DialError>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), DialError>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, uri: Uri) -> Self::Future {
+        let dialling = self.0.dial(uri);
+        async move { Ok(TokioIo::new(dialling.await?)) }.boxed()
+    }
+}
+
+type Stream = TokioIo<MaybeHttpsStream<TokioIo<TcpStream>>>;
+
+/// A connection that breaks when one HTTP/1 answer takes more than [`limits::WIRE_BYTES_MAX`].
+///
+/// The client bounds a head and we bound a body, but neither counts interim (1xx) answers, of
+/// which a receiver may send any number. On HTTP/1 a write begins a request, so the count starts
+/// again there. HTTP/2 streams share a connection and have windows and header limits of their own:
+/// they are not counted.
+pub(crate) struct Metered {
+    stream: Stream,
+    taken: usize,
+    limit: usize,
+}
+
+impl Metered {
+    fn new(stream: MaybeHttpsStream<TokioIo<TcpStream>>) -> Self {
+        let many_streams = stream.connected().is_negotiated_h2();
+        let limit = if many_streams { usize::MAX } else { limits::WIRE_BYTES_MAX };
+        Metered { stream: TokioIo::new(stream), taken: 0, limit }
+    }
+}
+
+impl Connection for Metered {
+    fn connected(&self) -> Connected {
+        self.stream.inner().connected()
+    }
+}
+
+impl AsyncRead for Metered {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        if self.taken > self.limit {
+            return Poll::Ready(Err(io::Error::other(ConnectError::AnswerTooLong)));
+        }
+        let before = buf.filled().len();
+        ready!(Pin::new(&mut self.stream).poll_read(cx, buf))?;
+        self.taken = self.taken.saturating_add(buf.filled().len() - before);
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncWrite for Metered {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        self.taken = 0;
+        Pin::new(&mut self.stream).poll_write(cx, buf)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        self.taken = 0;
+        Pin::new(&mut self.stream).poll_write_vectored(cx, bufs)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}
