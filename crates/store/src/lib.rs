@@ -35,6 +35,7 @@ use hence_core::queue::{Counts, QueueSettings};
 use hence_core::schedule::{OccurrenceRecord, ScheduleState};
 use hence_core::time::Timestamp;
 
+pub mod codec;
 pub mod error;
 
 pub use error::{ErrorKind, StoreError};
@@ -51,15 +52,24 @@ pub trait Store: Send + Sync + 'static {
     fn commit(&self, batches: Vec<ShardBatch>) -> Answer<'_, ()>;
 
     /// The next live, not running jobs of a queue after a place, in order (S5).
-    fn due(&self, shard: ShardId, queue: QueueName, after: Place, limit: usize)
-    -> Answer<'_, Vec<LiveJob>>;
+    fn due(
+        &self,
+        shard: ShardId,
+        queue: QueueName,
+        after: Place,
+        limit: usize,
+    ) -> Answer<'_, Vec<LiveJob>>;
 
     /// What a new owner must know (S6).
     fn recover(&self, shard: ShardId) -> Answer<'_, Recovered>;
 
     /// The jobs of these names, in their order; finished ones whose time is up at `now` are gone (S7).
-    fn get(&self, shard: ShardId, names: Vec<JobName>, now: Timestamp)
-    -> Answer<'_, Vec<Option<StoredJob>>>;
+    fn get(
+        &self,
+        shard: ShardId,
+        names: Vec<JobName>,
+        now: Timestamp,
+    ) -> Answer<'_, Vec<Option<StoredJob>>>;
 
     /// A page of jobs (S8).
     fn list(&self, shard: ShardId, request: ListRequest) -> Answer<'_, Page>;
@@ -68,13 +78,22 @@ pub trait Store: Send + Sync + 'static {
     fn attempts(&self, shard: ShardId, number: JobNumber) -> Answer<'_, Vec<AttemptRecord>>;
 
     /// The newest occurrences of a schedule, newest first, before an instant (S11).
-    fn occurrences(&self, shard: ShardId, schedule: ScheduleId, before: Timestamp, limit: usize)
-    -> Answer<'_, Vec<OccurrenceRecord>>;
+    fn occurrences(
+        &self,
+        shard: ShardId,
+        schedule: ScheduleId,
+        before: Timestamp,
+        limit: usize,
+    ) -> Answer<'_, Vec<OccurrenceRecord>>;
 
     /// Removes finished jobs whose time is up, at most about `limit`, and says how many dead ones
     /// of which queue went (S11).
-    fn sweep(&self, shard: ShardId, now: Timestamp, limit: usize)
-    -> Answer<'_, Vec<(QueueName, u64)>>;
+    fn sweep(
+        &self,
+        shard: ShardId,
+        now: Timestamp,
+        limit: usize,
+    ) -> Answer<'_, Vec<(QueueName, u64)>>;
 
     /// Takes ownership of a shard; the previous owner is fenced from here on (S9).
     fn acquire(&self, shard: ShardId, node: String) -> Answer<'_, Epoch>;
@@ -269,4 +288,3 @@ pub struct Page {
     /// Given when there may be more.
     pub next: Option<Cursor>,
 }
-
