@@ -1,0 +1,77 @@
+//! Documents that say what the code says, in a picture or a table made by hand: the tests here read
+//! both and go red when either changes alone.
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+    use std::fs;
+
+    fn read(path: &str) -> String {
+        let path = crate::root().unwrap().join(path);
+        fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+    }
+
+    /// `scheduled --> ready: due`, for each row of `JobState::TRANSITIONS`.
+    fn transitions_of_code(text: &str) -> BTreeSet<String> {
+        let (_, table) = text.split_once("TRANSITIONS: ").expect("the table is there");
+        let (table, _) = table.split_once("];").expect("the table ends");
+        let squeezed: String = table.split_whitespace().collect();
+        squeezed
+            .split("(JobState::")
+            .skip(1)
+            .filter_map(|row| {
+                let (from, rest) = row.split_once(",JobState::")?;
+                let (to, rest) = rest.split_once(",\"")?;
+                let word = rest.split('"').next()?;
+                Some(format!("{} --> {}: {word}", from.to_lowercase(), to.to_lowercase()))
+            })
+            .collect()
+    }
+
+    /// The arrows of the diagram; those from and to `[*]` are where a life begins and ends.
+    fn transitions_of_diagram(text: &str) -> BTreeSet<String> {
+        let (_, diagram) = text.split_once("```mermaid").expect("the diagram is there");
+        let (diagram, _) = diagram.split_once("```").expect("the diagram ends");
+        let arrows = diagram.lines().map(str::trim).filter(|line| line.contains("-->"));
+        arrows.filter(|line| !line.contains("[*]")).map(str::to_string).collect()
+    }
+
+    #[test]
+    fn the_lifecycle_diagram_is_the_transition_table() {
+        let code = transitions_of_code(&read("crates/core/src/job.rs"));
+        let diagram = transitions_of_diagram(&read("docs/internals/lifecycle.md"));
+        assert!(code.len() > 10, "the table was not understood: {code:?}");
+        assert_eq!(code, diagram);
+    }
+
+    #[test]
+    fn a_changed_table_or_diagram_is_noticed() {
+        let code = |word: &str| {
+            transitions_of_code(&format!(
+                "TRANSITIONS: [x; 1] = [\n (JobState::Scheduled,\n JobState::Ready, \"{word}\"),\n];"
+            ))
+        };
+        let diagram = |word: &str| {
+            transitions_of_diagram(&format!(
+                "```mermaid\n[*] --> scheduled\nscheduled --> ready: {word}\n```"
+            ))
+        };
+        assert_eq!(code("due"), diagram("due"));
+        assert_ne!(code("due"), diagram("ready"));
+    }
+
+    /// `S1 durable`, for each promise: in the code `- **S1 durable** — …`, in the document
+    /// `### S1 durable`.
+    fn promises(text: &str, before: &str, after: &str) -> BTreeSet<String> {
+        let lines = text.lines().filter_map(|line| line.strip_prefix(before));
+        lines.filter_map(|line| line.split(after).next()).map(str::to_string).collect()
+    }
+
+    #[test]
+    fn the_store_contract_lists_the_promises_of_the_trait() {
+        let code = promises(&read("crates/store/src/lib.rs"), "//! - **", "**");
+        let document = promises(&read("docs/internals/store-contract.md"), "### ", "\n");
+        assert!(code.iter().any(|promise| promise == "S1 durable"), "{code:?}");
+        assert_eq!(code, document);
+    }
+}
