@@ -59,12 +59,14 @@ fn known_io(error: &io::Error) -> Option<&'static str> {
     }
 }
 
-/// Everything the chain says, less what merely repeats its cause.
+/// Everything the chain says, less what merely repeats its cause: the client's own error says only
+/// in which phase it happened, which our caller says better.
 fn spell_out(error: &(dyn Error + 'static)) -> String {
     let mut text = String::new();
     for cause in causes(error) {
         let next = cause.to_string();
-        if text.contains(&next) {
+        let phase = cause.is::<hyper_util::client::legacy::Error>() && cause.source().is_some();
+        if phase || text.contains(&next) {
             continue;
         }
         if !text.is_empty() {

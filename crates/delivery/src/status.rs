@@ -174,7 +174,7 @@ mod tests {
             ("Sunday, 06-Nov-94 08:49:37 GMT", Some(Millis::from_secs(90))),
             ("Sun Nov  6 08:49:37 1994", Some(Millis::from_secs(90))),
             ("Sat, 05 Nov 1994 08:49:37 GMT", Some(Millis::ZERO)),
-            ("Fri, 31 Dec 9999 23:59:59 GMT", Some(RETRY_DELAY_MAX)),
+            ("Thu, 31 Dec 9998 23:59:59 GMT", Some(RETRY_DELAY_MAX)),
             ("Sun, 06 Nov 1994 08:49:37 CET", None),
             ("Sun, 31 Feb 1994 08:49:37 GMT", None),
             ("-5", None),

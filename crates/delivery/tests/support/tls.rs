@@ -1,0 +1,117 @@
+//! A well-behaved HTTPS server, HTTP/1.1 and HTTP/2, whose certificate no system trusts.
+
+use std::io::{self, Read, Write};
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body_util::Full;
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use hyper_util::server::conn::auto;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::{ClientConfig, RootCertStore, ServerConfig, ServerConnection};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
+use tokio::net::{TcpListener, TcpStream};
+
+const CERTIFICATE: &[u8] = include_bytes!("../data/localhost.cert.pem");
+const PRIVATE_KEY: &[u8] = include_bytes!("../data/localhost.key.pem");
+
+/// A client's configuration that trusts the server below, and nobody else.
+pub(crate) fn trusting() -> ClientConfig {
+    let mut roots = RootCertStore::empty();
+    roots.add(CertificateDer::from_pem_slice(CERTIFICATE).unwrap()).unwrap();
+    client(roots)
+}
+
+/// A client's configuration that trusts nobody.
+pub(crate) fn distrusting() -> ClientConfig {
+    client(RootCertStore::empty())
+}
+
+fn client(roots: RootCertStore) -> ClientConfig {
+    ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(roots)
+        .with_no_client_auth()
+}
+
+/// Starts a server that speaks these protocols. It answers with the version of the request, in
+/// a header, and `body`.
+pub(crate) async fn start(protocols: &[&str], body: Bytes) -> SocketAddr {
+    let certificate = CertificateDer::from_pem_slice(CERTIFICATE).unwrap();
+    let key = PrivateKeyDer::from_pem_slice(PRIVATE_KEY).unwrap();
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let mut config = ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(vec![certificate], key)
+        .unwrap();
+    config.alpn_protocols = protocols.iter().map(|name| name.as_bytes().to_vec()).collect();
+    let config = Arc::new(config);
+    let listener = TcpListener::bind("0.0.0.0:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            let connection = ServerConnection::new(config.clone()).unwrap();
+            let (plain, inner) = tokio::io::duplex(64 * 1024);
+            tokio::spawn(pump(stream, connection, inner));
+            tokio::spawn(serve(plain, body.clone()));
+        }
+    });
+    address
+}
+
+async fn serve(plain: DuplexStream, body: Bytes) {
+    let service = service_fn(move |request: Request<Incoming>| {
+        let body = body.clone();
+        async move {
+            let version = format!("text/plain; version={:?}", request.version());
+            Response::builder().header("content-type", version).body(Full::new(body))
+        }
+    });
+    let server = auto::Builder::new(TokioExecutor::new());
+    let _ = server.serve_connection(TokioIo::new(plain), service).await;
+}
+
+/// Carries bytes between a socket and a pipe, encrypted on the socket's side.
+async fn pump(mut socket: TcpStream, mut tls: ServerConnection, mut pipe: DuplexStream) {
+    let _: io::Result<()> = async {
+        let (mut sealed, mut open) = (vec![0; 16 * 1024], vec![0; 16 * 1024]);
+        loop {
+            while tls.wants_write() {
+                let mut out = Vec::new();
+                tls.write_tls(&mut out)?;
+                socket.write_all(&out).await?;
+            }
+            tokio::select! {
+                count = socket.read(&mut sealed) => {
+                    let mut rest = &sealed[..count?];
+                    if rest.is_empty() {
+                        return Ok(());
+                    }
+                    while !rest.is_empty() {
+                        tls.read_tls(&mut rest)?;
+                        tls.process_new_packets().map_err(io::Error::other)?;
+                    }
+                    while let Ok(count) = tls.reader().read(&mut open) {
+                        if count == 0 {
+                            return Ok(());
+                        }
+                        pipe.write_all(&open[..count]).await?;
+                    }
+                }
+                count = pipe.read(&mut open) => match count? {
+                    0 => return Ok(()),
+                    count => tls.writer().write_all(&open[..count])?,
+                },
+            }
+        }
+    }
+    .await;
+}
