@@ -7,10 +7,11 @@
 //! - **S1 durable** — what a commit that returned `Ok` contained is there after any crash that the
 //!   declared tier survives.
 //! - **S2 atomic** — after a crash a commit is there whole or not at all, over all its shards.
-//! - **S3 fenced** — a batch of an epoch other than the shard's current one is refused with
-//!   [`ErrorKind::Fenced`] and changes nothing, within the same atomic step.
+//! - **S3 fenced** — a batch of an epoch other than the shard's current one, or of one that was given
+//!   up, is refused with [`ErrorKind::Fenced`] and changes nothing, within the same atomic step.
 //! - **S4 in order** — commits of one shard take effect in the order they were made; `sequence`
-//!   grows by one, and a batch that was already applied is acknowledged again without effect.
+//!   grows by one (a gap is refused with [`ErrorKind::Unsupported`]), and a batch that was already
+//!   applied is acknowledged again without effect.
 //! - **S5 due order** — `due` returns the live jobs of a queue after a place, by place, none left out,
 //!   none twice, running ones left out.
 //! - **S6 recovery** — `recover` returns exactly what a new owner must know: leases, jobs that hold
@@ -20,8 +21,8 @@
 //! - **S8 pages** — `list` pages by keyset: every row that was there all the time appears exactly once.
 //! - **S9 ownership** — `acquire` gives a higher epoch each time; a shard has at most one owner.
 //! - **S10 bytes** — payloads, names and results come back as they were given, byte by byte.
-//! - **S11 history** — attempts and occurrences are returned in order; a finished job is visible until its
-//!   time is up and not after.
+//! - **S11 history** — attempts and occurrences are returned in order; a finished job is visible while
+//!   `now < keep_until` and not after; at that instant its time is up.
 //! - **S12 pressure** — an engine that runs out of room says so before a commit of finished work fails.
 
 use std::sync::Arc;
@@ -37,8 +38,10 @@ use hence_core::time::Timestamp;
 
 pub mod codec;
 pub mod error;
+pub mod memory;
 
 pub use error::{ErrorKind, StoreError};
+pub use memory::MemoryStore;
 
 /// What an engine answers.
 pub type Answer<'a, T> = BoxFuture<'a, Result<T, StoreError>>;
@@ -193,7 +196,7 @@ pub enum StoredJob {
 /// A finished job as stored.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FinishedJob {
-    /// The job; the payload is empty when it was not kept.
+    /// The job; the payload is [`Payload::default`](hence_core::job::Payload) when it was not kept.
     pub job: Arc<Job>,
     /// How far it came.
     pub progress: Progress,

@@ -1,6 +1,7 @@
 //! Whatever the bytes are, the answer is a value or an error: never a panic, never much memory.
 
 use bytes::Bytes;
+use hence_core::queue::Counts;
 use hence_store::{ErrorKind, codec};
 use proptest::prelude::*;
 
@@ -83,7 +84,7 @@ fn huge_announced_lengths_take_no_memory() {
 
 #[test]
 fn an_error_names_the_record_and_the_place() {
-    let bytes = Bytes::from(written(|out| codec::encode_counts(&Default::default(), out)));
+    let bytes = Bytes::from(written(|out| codec::encode_counts(&Counts::default(), out)));
     let error = codec::decode_counts(&bytes.slice(..5)).expect_err("too short");
     assert_eq!(error.to_string(), "read counts: ends too early, at byte 5");
 }
