@@ -48,7 +48,9 @@ pub enum Rejection {
         hint: &'static str,
     },
     /// The token is not the one of the current lease.
-    #[error("the lease of this token has ended: the job was finished, cancelled, or handed out again")]
+    #[error(
+        "the lease of this token has ended: the job was finished, cancelled, or handed out again"
+    )]
     StaleToken,
     /// The queue accepts nothing at the moment.
     #[error("queue {queue} is paused for new jobs; resume it or try later")]

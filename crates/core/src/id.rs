@@ -101,9 +101,7 @@ fn check_name(
         return Err(Rejection::too_long(field, text.len(), max));
     }
     let fits = match allowed {
-        Allowed::Plain => {
-            text.bytes().all(|b| b.is_ascii_alphanumeric() || b"._:/-".contains(&b))
-        }
+        Allowed::Plain => text.bytes().all(|b| b.is_ascii_alphanumeric() || b"._:/-".contains(&b)),
         Allowed::Printable => !text.chars().any(char::is_control) && text.trim() == text,
     };
     if fits {
@@ -240,6 +238,9 @@ mod tests {
         let with_key = |id| shard_of(Some("user:1"), id, 64);
         assert_eq!(with_key("a"), with_key("b"));
         // Stored data is laid out by this function: its values may never change.
-        assert_eq!(shard_of(None, "renew-subscription", 64), shard_of(None, "renew-subscription", 64));
+        assert_eq!(
+            shard_of(None, "renew-subscription", 64),
+            shard_of(None, "renew-subscription", 64)
+        );
     }
 }

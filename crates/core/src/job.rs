@@ -401,7 +401,11 @@ impl JobSpec {
         }
         self.retry.check()?;
         if self.timeout < limits::TIMEOUT_MIN || self.timeout > limits::TIMEOUT_MAX {
-            return Err(Rejection::out_of_range("timeout", limits::TIMEOUT_MIN, limits::TIMEOUT_MAX));
+            return Err(Rejection::out_of_range(
+                "timeout",
+                limits::TIMEOUT_MIN,
+                limits::TIMEOUT_MAX,
+            ));
         }
         if self.expires_after == Some(Millis::ZERO) {
             return Err(Rejection::invalid("expires", "must lie after the due time"));
@@ -424,7 +428,10 @@ impl Submission {
 /// A due time may lie in the past (the job runs at once) and at most so far in the future.
 pub fn check_due(due_at: Timestamp, now: Timestamp) -> Result<(), Rejection> {
     if due_at > now.plus(limits::DUE_AHEAD_MAX) {
-        return Err(Rejection::invalid("at", "lies more than 200 years ahead; was it in another unit?"));
+        return Err(Rejection::invalid(
+            "at",
+            "lies more than 200 years ahead; was it in another unit?",
+        ));
     }
     if due_at < Timestamp::EPOCH {
         return Err(Rejection::invalid("at", "lies before 1970; was it in another unit?"));
@@ -515,7 +522,10 @@ fn check_header(name: &str, value: &str) -> Result<(), Rejection> {
         ));
     }
     if !value.bytes().all(|b| b == b'\t' || (0x20..0x7f).contains(&b)) {
-        return Err(Rejection::invalid("target.headers", "holds a value that is not printable ASCII"));
+        return Err(Rejection::invalid(
+            "target.headers",
+            "holds a value that is not printable ASCII",
+        ));
     }
     Ok(())
 }

@@ -97,7 +97,9 @@ pub const PUSHES_DEFAULT: u32 = 256;
 pub const HANDLERS_DEFAULT: u32 = 1_024;
 
 const _: () = {
-    assert!(SCHEDULE_ID_BYTES_MAX + 1 + 20 <= JOB_ID_BYTES_MAX, "an occurrence's id must fit");
+    assert!(SCHEDULE_ID_BYTES_MAX + 1 + 24 <= JOB_ID_BYTES_MAX, "an occurrence's id must fit");
     assert!(LEASE_MIN.get() < LEASE_DEFAULT.get() && LEASE_DEFAULT.get() <= LEASE_MAX.get());
-    assert!(TIMEOUT_MIN.get() < TIMEOUT_DEFAULT.get() && TIMEOUT_DEFAULT.get() <= TIMEOUT_MAX.get());
+    assert!(
+        TIMEOUT_MIN.get() < TIMEOUT_DEFAULT.get() && TIMEOUT_DEFAULT.get() <= TIMEOUT_MAX.get()
+    );
 };

@@ -32,11 +32,17 @@ impl QueueSettings {
     /// Every number makes sense.
     pub fn check(&self) -> Result<(), Rejection> {
         if self.concurrency == Some(0) {
-            return Err(Rejection::invalid("concurrency", "must be at least 1; pause the queue instead"));
+            return Err(Rejection::invalid(
+                "concurrency",
+                "must be at least 1; pause the queue instead",
+            ));
         }
         if let Some(rate) = self.rate {
             if rate.count == 0 || rate.per == Millis::ZERO {
-                return Err(Rejection::invalid("rate", "needs a count and a time, both above zero"));
+                return Err(Rejection::invalid(
+                    "rate",
+                    "needs a count and a time, both above zero",
+                ));
             }
             if rate.per > Millis::from_secs(24 * 3600) {
                 return Err(Rejection::out_of_range("rate.per", "1ms", "1 day"));

@@ -211,8 +211,7 @@ mod tests {
     fn jitter_only_lengthens_and_within_its_share() {
         let policy = RetryPolicy { jitter_percent: 50, ..policy(Backoff::Fixed(Millis::new(100))) };
         for random in [0, 1, 49, 50, 51, u64::MAX] {
-            let verdict =
-                policy.after_failure(1, Timestamp::EPOCH, Timestamp::EPOCH, None, random);
+            let verdict = policy.after_failure(1, Timestamp::EPOCH, Timestamp::EPOCH, None, random);
             let Verdict::Again(at) = verdict else { panic!("gave up") };
             assert!((100..=150).contains(&at.as_millis()), "{at:?}");
         }
@@ -220,7 +219,8 @@ mod tests {
 
     #[test]
     fn retry_after_is_a_floor_cut_by_the_cap() {
-        let policy = RetryPolicy { cap: Millis::new(500), ..policy(Backoff::Fixed(Millis::new(100))) };
+        let policy =
+            RetryPolicy { cap: Millis::new(500), ..policy(Backoff::Fixed(Millis::new(100))) };
         let at = |wish| {
             policy.after_failure(1, Timestamp::EPOCH, Timestamp::EPOCH, Some(Millis::new(wish)), 0)
         };
@@ -231,11 +231,12 @@ mod tests {
 
     #[test]
     fn an_old_job_gives_up() {
-        let policy =
-            RetryPolicy { max_age: Some(Millis::new(150)), ..policy(Backoff::Fixed(Millis::new(100))) };
-        let verdict = |now| {
-            policy.after_failure(1, Timestamp::EPOCH, Timestamp::from_millis(now), None, 0)
+        let policy = RetryPolicy {
+            max_age: Some(Millis::new(150)),
+            ..policy(Backoff::Fixed(Millis::new(100)))
         };
+        let verdict =
+            |now| policy.after_failure(1, Timestamp::EPOCH, Timestamp::from_millis(now), None, 0);
         assert_eq!(verdict(50), Verdict::Again(Timestamp::from_millis(150)));
         assert_eq!(verdict(51), Verdict::GiveUp(GiveUp::Age));
     }

@@ -119,6 +119,9 @@ mod tests {
 
     #[test]
     fn shown_as_rfc_3339() {
-        assert_eq!(Timestamp::from_millis(1_789_000_000_123).to_string(), "2026-09-10T00:26:40.123Z");
+        assert_eq!(
+            Timestamp::from_millis(1_789_000_000_123).to_string(),
+            "2026-09-10T00:26:40.123Z"
+        );
     }
 }

@@ -1,0 +1,334 @@
+//! How attempts end, and what follows: success, a retry, death, or another try that does not
+//! count.
+
+use alloc::sync::Arc;
+
+use crate::change::Change;
+use crate::effect::{Answer, Effect};
+use crate::error::Rejection;
+use crate::id::{JobNumber, QueueName, Token};
+use crate::input::{Nack, Report};
+use crate::job::{
+    AttemptEnd, AttemptRecord, Finish, Job, JobState, KeyOnFailure, Lease, OnUnknown, Outcome,
+    Payload, Progress, Target, cut_reason,
+};
+use crate::limits;
+use crate::retry::{GiveUp, Verdict};
+use crate::time::{Millis, Timestamp};
+
+use super::Shard;
+
+/// An attempt that failed, and what is known about it.
+struct Failure {
+    end: AttemptEnd,
+    reason: Option<Arc<str>>,
+    retry_after: Option<Millis>,
+    permanent: bool,
+    random: u64,
+}
+
+impl Shard {
+    /// A target reports. Reports about leases that have ended are too late and change nothing.
+    pub(super) fn delivered(&mut self, now: Timestamp, token: Token, report: Report, random: u64) {
+        let Some((number, _)) = self.lease_of(token) else { return };
+        match report {
+            Report::Succeeded { result } => self.succeed(now, number, result),
+            Report::Failed { reason, retry_after, permanent } => {
+                let reason = Some(cut_reason(&reason));
+                let end = AttemptEnd::Failed;
+                self.fail(now, number, Failure { end, reason, retry_after, permanent, random });
+            }
+            Report::TimedOut => self.time_out(now, number, random),
+            Report::Unregistered => {
+                let delay = self.config.unregistered_delay;
+                self.give_back(now, number, now.plus(delay), None);
+            }
+            Report::Released => {
+                self.give_back(now, number, now, Some(AttemptEnd::Released));
+            }
+        }
+    }
+
+    pub(super) fn ack(
+        &mut self,
+        now: Timestamp,
+        token: Token,
+        result: Option<Payload>,
+    ) -> Result<Answer, Rejection> {
+        if let Some(result) = &result {
+            result.check("result", limits::RESULT_BYTES_MAX)?;
+        }
+        let Some((number, _)) = self.lease_of(token) else {
+            return match self.finished.get(&token) {
+                // The first acknowledgement's answer was lost on the way: say it again.
+                Some(Outcome::Succeeded) => Ok(Answer::Done),
+                _ => Err(Rejection::StaleToken),
+            };
+        };
+        self.succeed(now, number, result);
+        Ok(Answer::Done)
+    }
+
+    pub(super) fn nack(
+        &mut self,
+        now: Timestamp,
+        token: Token,
+        reason: Option<Arc<str>>,
+        how: Nack,
+        random: u64,
+    ) -> Result<Answer, Rejection> {
+        let (number, _) = self.lease_of(token).ok_or(Rejection::StaleToken)?;
+        let reason = reason.map(|text| cut_reason(&text));
+        let end = AttemptEnd::Failed;
+        match how {
+            Nack::Retry { delay } => {
+                check_delay(delay.unwrap_or_default())?;
+                let (retry_after, permanent) = (delay, false);
+                self.fail(now, number, Failure { end, reason, retry_after, permanent, random });
+            }
+            Nack::Release { delay } => {
+                check_delay(delay)?;
+                self.give_back(now, number, now.plus(delay), Some(AttemptEnd::Released));
+            }
+            Nack::Dead => {
+                let (retry_after, permanent) = (None, true);
+                self.fail(now, number, Failure { end, reason, retry_after, permanent, random });
+            }
+        }
+        Ok(Answer::Done)
+    }
+
+    pub(super) fn extend(
+        &mut self,
+        now: Timestamp,
+        token: Token,
+        lease: Millis,
+    ) -> Result<Answer, Rejection> {
+        if lease < limits::LEASE_MIN || lease > limits::LEASE_MAX {
+            return Err(Rejection::out_of_range("lease", limits::LEASE_MIN, limits::LEASE_MAX));
+        }
+        let (number, _) = self.lease_of(token).ok_or(Rejection::StaleToken)?;
+        let entry = &self.jobs[&number];
+        let (queue, place) = (entry.job.name.queue.clone(), entry.place());
+        let until = now.plus(lease);
+        self.change(Change::LeaseExtended { queue, place, token, until });
+        Ok(Answer::Extended(until))
+    }
+
+    /// A lease ran out: the worker is gone, or too slow, or the target did not keep its own
+    /// deadline.
+    pub(super) fn lease_ended(&mut self, now: Timestamp, number: JobNumber) {
+        let Some(lease) = self.jobs.get(&number).and_then(|entry| entry.lease.as_ref()) else {
+            return;
+        };
+        let token = lease.token;
+        self.effects.push_back(Effect::Abandon(token));
+        self.time_out(now, number, spread(token));
+    }
+
+    /// A job waiting to start has become too old to.
+    pub(super) fn expire_waiting(&mut self, now: Timestamp, number: JobNumber) {
+        let Some(entry) = self.jobs.get(&number) else { return };
+        if entry.lease.is_some() || entry.job.expires_at.is_none_or(|at| at > now) {
+            return;
+        }
+        let (job, progress) = (Arc::clone(&entry.job), entry.progress);
+        self.expire(now, &job, progress, None);
+    }
+
+    /// Settles what an earlier life of this node left under way: nobody saw how it ended.
+    pub(super) fn resolve_unknown(&mut self, now: Timestamp) {
+        if self.unresolved.is_empty() {
+            return;
+        }
+        for number in core::mem::take(&mut self.unresolved) {
+            let Some(entry) = self.jobs.get(&number) else { continue };
+            let Some(lease) = entry.lease.clone() else { continue };
+            let (job, crashes) = (Arc::clone(&entry.job), entry.progress.crashes + 1);
+            let in_process = matches!(job.target, Target::Handler(_));
+            let reason = if job.on_unknown == OnUnknown::Park {
+                Some("the process ended during the attempt and the job asked to be parked")
+            } else if in_process && crashes >= limits::CRASHES_MAX {
+                Some("the process ended three times while this job ran in it")
+            } else {
+                None
+            };
+            let ended = record(&lease, now, AttemptEnd::Unknown, None);
+            match reason {
+                Some(reason) => self.bury(now, &job, entry_progress(self, number), reason, ended),
+                None => {
+                    let progress = Progress { crashes, ..entry_progress(self, number) };
+                    self.wait_again(&job, progress, Some(ended));
+                }
+            }
+        }
+    }
+
+    fn succeed(&mut self, now: Timestamp, number: JobNumber, result: Option<Payload>) {
+        let entry = &self.jobs[&number];
+        let job = Arc::clone(&entry.job);
+        let Some(lease) = &entry.lease else { return };
+        let attempts = lease.attempt;
+        let ended = record(lease, now, AttemptEnd::Succeeded, None);
+        let progress = Progress { attempts, ..entry.progress };
+        let finish = Finish {
+            outcome: Outcome::Succeeded,
+            at: now,
+            reason: None,
+            result: result.filter(|_| job.keep_result),
+            keep_until: now.plus(job.retention),
+        };
+        let ended = Some(ended);
+        self.change(Change::JobFinished { job, progress, finish, ended, keep_payload: false });
+    }
+
+    fn time_out(&mut self, now: Timestamp, number: JobNumber, random: u64) {
+        let (reason, retry_after, permanent) = (None, None, false);
+        let end = AttemptEnd::TimedOut;
+        self.fail(now, number, Failure { end, reason, retry_after, permanent, random });
+    }
+
+    fn fail(&mut self, now: Timestamp, number: JobNumber, failure: Failure) {
+        let entry = &self.jobs[&number];
+        let (job, progress) = (Arc::clone(&entry.job), entry.progress);
+        let Some(lease) = &entry.lease else { return };
+        let attempts = lease.attempt;
+        let ended = record(lease, now, failure.end, failure.reason.clone());
+        let progress = Progress { attempts, crashes: 0, ..progress };
+        if failure.permanent {
+            let reason = "the target said that trying again is pointless";
+            return self.bury(
+                now,
+                &job,
+                progress,
+                failure.reason.as_deref().unwrap_or(reason),
+                ended,
+            );
+        }
+        let (wish, random) = (failure.retry_after, failure.random);
+        match job.retry.after_failure(attempts, job.scheduled_for, now, wish, random) {
+            Verdict::Again(due_at) if job.expires_at.is_some_and(|at| at < due_at) => {
+                self.expire(now, &job, progress, Some(ended));
+            }
+            Verdict::Again(due_at) => {
+                self.wait_again(&job, Progress { due_at, ..progress }, Some(ended));
+            }
+            Verdict::GiveUp(why) => {
+                let reason = match why {
+                    GiveUp::Attempts => "the last attempt failed",
+                    GiveUp::Age => "it became too old to be tried again",
+                };
+                self.bury(now, &job, progress, failure.reason.as_deref().unwrap_or(reason), ended);
+            }
+        }
+    }
+
+    /// The attempt ended without counting.
+    fn give_back(
+        &mut self,
+        now: Timestamp,
+        number: JobNumber,
+        due_at: Timestamp,
+        end: Option<AttemptEnd>,
+    ) {
+        let entry = &self.jobs[&number];
+        let job = Arc::clone(&entry.job);
+        let progress = Progress { due_at, ..entry.progress };
+        let ended = match (&entry.lease, end) {
+            (Some(lease), Some(end)) => Some(record(lease, now, end, None)),
+            _ => None,
+        };
+        self.wait_again(&job, progress, ended);
+    }
+
+    fn wait_again(&mut self, job: &Arc<Job>, progress: Progress, ended: Option<AttemptRecord>) {
+        let from = entry_progress(self, job.number).due_at;
+        let holds_key = job.name.key.is_some() && job.key_on_failure == KeyOnFailure::Block;
+        let progress = Progress { holds_key, ..progress };
+        self.change(Change::JobMoved { job: Arc::clone(job), from, progress, ended });
+    }
+
+    /// The job is dead: kept whole, for a human.
+    fn bury(
+        &mut self,
+        now: Timestamp,
+        job: &Arc<Job>,
+        progress: Progress,
+        reason: &str,
+        ended: AttemptRecord,
+    ) {
+        let finish = Finish {
+            outcome: Outcome::Dead,
+            at: now,
+            reason: Some(cut_reason(reason)),
+            result: None,
+            keep_until: now.plus(self.config.dead_retention),
+        };
+        let (job, ended) = (Arc::clone(job), Some(ended));
+        self.change(Change::JobFinished { job, progress, finish, ended, keep_payload: true });
+    }
+
+    pub(super) fn expire(
+        &mut self,
+        now: Timestamp,
+        job: &Arc<Job>,
+        progress: Progress,
+        ended: Option<AttemptRecord>,
+    ) {
+        let finish = Finish {
+            outcome: Outcome::Expired,
+            at: now,
+            reason: Some(Arc::from("it could not be started in time")),
+            result: None,
+            keep_until: now.plus(job.retention),
+        };
+        let job = Arc::clone(job);
+        self.change(Change::JobFinished { job, progress, finish, ended, keep_payload: false });
+    }
+
+    pub(super) fn swept(&mut self, queue: &QueueName, dead: u64) {
+        let at = self.queue_at(queue);
+        let counts = self.counts(at);
+        counts.dead = counts.dead.saturating_sub(dead);
+    }
+}
+
+/// The attempt of a lease, ended.
+pub(super) fn record(
+    lease: &Lease,
+    now: Timestamp,
+    end: AttemptEnd,
+    reason: Option<Arc<str>>,
+) -> AttemptRecord {
+    AttemptRecord {
+        attempt: lease.attempt,
+        token: lease.token,
+        holder: lease.holder.clone(),
+        started_at: lease.granted_at,
+        ended_at: now,
+        end,
+        reason,
+    }
+}
+
+/// The progress under which the store has the job: its due time is where it stands.
+fn entry_progress(shard: &Shard, number: JobNumber) -> Progress {
+    let entry = &shard.jobs[&number];
+    assert!(entry.state == JobState::Running, "only running jobs end an attempt");
+    entry.progress
+}
+
+fn check_delay(delay: Millis) -> Result<(), Rejection> {
+    if delay > limits::RETRY_DELAY_MAX {
+        return Err(Rejection::out_of_range("delay", "0ms", limits::RETRY_DELAY_MAX));
+    }
+    Ok(())
+}
+
+/// A number for the jitter of a retry that no outside event brought one for: as good as random
+/// between jobs, the same for the same lease.
+fn spread(token: Token) -> u64 {
+    let mut mixed = token.counter ^ (u64::from(token.epoch.0) << 40);
+    mixed = (mixed ^ (mixed >> 31)).wrapping_mul(0x7fb5_d329_728e_a185);
+    mixed ^ (mixed >> 27)
+}

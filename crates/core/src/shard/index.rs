@@ -1,0 +1,341 @@
+//! What the shard keeps in memory, and the small moves on it. No decisions here.
+
+use alloc::collections::BTreeMap;
+use alloc::sync::Arc;
+
+use hashbrown::HashMap;
+
+use crate::change::Place;
+use crate::flow::Meter;
+use crate::id::{JobNumber, QueueName};
+use crate::job::{Job, JobState, Lease, Progress, Target};
+use crate::queue::{Counts, QueueSettings};
+use crate::time::Timestamp;
+
+use super::Shard;
+use super::window::Loading;
+
+pub(super) type Map<K, V> = HashMap<K, V, foldhash::fast::FixedState>;
+
+pub(super) fn new_map<K, V>(seed: u64) -> Map<K, V> {
+    HashMap::with_hasher(foldhash::fast::FixedState::with_seed(seed))
+}
+
+/// A job in memory.
+#[derive(Debug)]
+pub(super) struct Entry {
+    pub(super) job: Arc<Job>,
+    pub(super) progress: Progress,
+    pub(super) state: JobState,
+    pub(super) lease: Option<Lease>,
+    pub(super) queue: usize,
+    pub(super) seat: Seat,
+}
+
+/// In which of its queue's lists a job is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Seat {
+    /// Waits for its due time.
+    Waiting,
+    /// Waits for its due time and holds its key: never leaves the memory.
+    Holding,
+    /// Due, and nothing but a worker or a limit is missing.
+    Ready,
+    /// Due, behind an earlier job of its key.
+    BehindKey,
+    /// Due, and its handler is not registered.
+    Parked,
+    /// Handed out.
+    Running,
+}
+
+/// How a job leaves: decides which limit counts it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) enum Lane {
+    /// A worker pulls it.
+    Pull,
+    /// This node sends it.
+    Push,
+    /// A handler in this process runs it.
+    Handler,
+}
+
+pub(super) const LANES: usize = 3;
+
+impl Lane {
+    pub(super) fn of(target: &Target) -> Lane {
+        match target {
+            Target::Worker => Lane::Pull,
+            Target::Http(_) => Lane::Push,
+            Target::Handler(_) => Lane::Handler,
+        }
+    }
+}
+
+/// One queue's jobs in memory.
+#[derive(Debug)]
+pub(super) struct Queue {
+    pub(super) name: QueueName,
+    pub(super) settings: QueueSettings,
+    pub(super) counts: Counts,
+    pub(super) waiting: BTreeMap<Place, JobNumber>,
+    pub(super) holding: BTreeMap<Place, JobNumber>,
+    pub(super) ready: [BTreeMap<Place, JobNumber>; LANES],
+    pub(super) behind: BTreeMap<Place, JobNumber>,
+    pub(super) parked: BTreeMap<Place, JobNumber>,
+    pub(super) meter: Meter,
+    pub(super) running: u32,
+    /// Every pending job at or before this place is in memory.
+    pub(super) through: Place,
+    pub(super) loading: Option<Loading>,
+    /// Jobs that count against the window, and their payload bytes.
+    pub(super) in_memory: usize,
+    pub(super) bytes: usize,
+    pub(super) due_alarm: Option<Timestamp>,
+    pub(super) rate_alarm: Option<Timestamp>,
+}
+
+/// The jobs of one (queue, key) that are due.
+#[derive(Debug, Default)]
+pub(super) struct KeyState {
+    /// The one whose turn it is: ready, parked, running, or waiting for its retry.
+    pub(super) holder: Option<JobNumber>,
+    pub(super) behind: BTreeMap<Place, JobNumber>,
+}
+
+/// Why the shard wants to be called at an instant.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) enum Alarm {
+    Due(usize),
+    Lease(JobNumber),
+    Expiry(JobNumber),
+    Rate(usize),
+    Unpark(usize),
+}
+
+impl Entry {
+    pub(super) fn place(&self) -> Place {
+        Place { due_at: self.progress.due_at, number: self.job.number }
+    }
+
+    /// Whether it counts against the window. Those behind a key do not: if they did, one blocked
+    /// key could fill the window and keep the rest of its queue out.
+    pub(super) fn is_counted(&self) -> bool {
+        matches!(self.seat, Seat::Waiting | Seat::Ready | Seat::Parked)
+    }
+}
+
+impl Queue {
+    pub(super) fn new(name: QueueName) -> Self {
+        Queue {
+            name,
+            settings: QueueSettings::default(),
+            counts: Counts::default(),
+            waiting: BTreeMap::new(),
+            holding: BTreeMap::new(),
+            ready: Default::default(),
+            behind: BTreeMap::new(),
+            parked: BTreeMap::new(),
+            meter: Meter::default(),
+            running: 0,
+            through: Place::LAST,
+            loading: None,
+            in_memory: 0,
+            bytes: 0,
+            due_alarm: None,
+            rate_alarm: None,
+        }
+    }
+
+    /// The list for a seat, for the seats that are lists of the queue.
+    fn list(&mut self, seat: Seat, lane: Lane) -> Option<&mut BTreeMap<Place, JobNumber>> {
+        match seat {
+            Seat::Waiting => Some(&mut self.waiting),
+            Seat::Holding => Some(&mut self.holding),
+            Seat::Ready => Some(&mut self.ready[lane as usize]),
+            Seat::BehindKey => Some(&mut self.behind),
+            Seat::Parked => Some(&mut self.parked),
+            Seat::Running => None,
+        }
+    }
+
+    pub(super) fn next_due(&self) -> Option<Timestamp> {
+        let waiting = self.waiting.first_key_value().map(|(place, _)| place.due_at);
+        let holding = self.holding.first_key_value().map(|(place, _)| place.due_at);
+        match (waiting, holding) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        }
+    }
+}
+
+impl Shard {
+    /// The queue of this name; a new one when there is none.
+    pub(super) fn queue_at(&mut self, name: &QueueName) -> usize {
+        if let Some(at) = self.queue_ids.get(name) {
+            return *at;
+        }
+        let at = self.queues.len();
+        self.queues.push(Queue::new(name.clone()));
+        self.queue_ids.insert(name.clone(), at);
+        at
+    }
+
+    /// The counts of a queue, to be changed: they will go with the next batch.
+    pub(super) fn counts(&mut self, queue: usize) -> &mut Counts {
+        self.touched.insert(queue);
+        &mut self.queues[queue].counts
+    }
+
+    /// Puts a job that has no seat into one.
+    pub(super) fn sit(&mut self, number: JobNumber, seat: Seat) {
+        let Some(entry) = self.jobs.get_mut(&number) else {
+            unreachable!("only jobs in memory sit");
+        };
+        entry.seat = seat;
+        let (place, at) = (entry.place(), entry.queue);
+        let lane = Lane::of(&entry.job.target);
+        let queue = &mut self.queues[at];
+        if entry.is_counted() {
+            queue.in_memory += 1;
+            queue.bytes += entry.job.payload.bytes.len();
+        }
+        if let Some(list) = queue.list(seat, lane) {
+            let before = list.insert(place, number);
+            assert!(before.is_none(), "two jobs cannot have one place");
+        }
+        match seat {
+            Seat::Waiting | Seat::Holding => self.set_due_alarm(at),
+            Seat::Ready => {
+                self.ready_jobs[lane as usize] += 1;
+                if lane == Lane::Pull {
+                    self.stirred.insert(at);
+                }
+            }
+            Seat::BehindKey | Seat::Parked | Seat::Running => {}
+        }
+    }
+
+    /// Takes a job out of its seat. It must be given another one, or leave.
+    pub(super) fn rise(&mut self, number: JobNumber) {
+        let Some(entry) = self.jobs.get(&number) else {
+            unreachable!("only jobs in memory rise");
+        };
+        let (place, at, seat) = (entry.place(), entry.queue, entry.seat);
+        let lane = Lane::of(&entry.job.target);
+        let queue = &mut self.queues[at];
+        if entry.is_counted() {
+            queue.in_memory -= 1;
+            queue.bytes -= entry.job.payload.bytes.len();
+        }
+        if let Some(list) = queue.list(seat, lane) {
+            let removed = list.remove(&place);
+            assert!(removed == Some(number), "a job sits where it says it does");
+        }
+        match seat {
+            Seat::Waiting | Seat::Holding => self.set_due_alarm(at),
+            Seat::BehindKey => self.leave_line(number),
+            Seat::Ready => self.ready_jobs[lane as usize] -= 1,
+            Seat::Parked | Seat::Running => {}
+        }
+    }
+
+    fn leave_line(&mut self, number: JobNumber) {
+        let Some(entry) = self.jobs.get(&number) else { return };
+        let Some(key) = entry.job.name.key.clone() else { return };
+        let (at, place) = (entry.queue, entry.place());
+        if let Some(state) = self.keys.get_mut(&(at, key)) {
+            state.behind.remove(&place);
+        }
+    }
+
+    fn set_due_alarm(&mut self, at: usize) {
+        let queue = &mut self.queues[at];
+        let next = queue.next_due();
+        if next == queue.due_alarm {
+            return;
+        }
+        if let Some(old) = queue.due_alarm {
+            self.alarms.remove(&(old, Alarm::Due(at)));
+        }
+        if let Some(new) = next {
+            self.alarms.insert((new, Alarm::Due(at)));
+        }
+        queue.due_alarm = next;
+    }
+
+    /// A job that is due takes its turn in its key: it is ready, or behind an earlier one.
+    pub(super) fn take_turn(&mut self, number: JobNumber) {
+        let Some(entry) = self.jobs.get(&number) else { return };
+        let (at, place) = (entry.queue, entry.place());
+        let Some(key) = entry.job.name.key.clone() else {
+            return self.sit(number, Seat::Ready);
+        };
+        let state = self.keys.entry((at, key)).or_default();
+        match state.holder {
+            Some(holder) if holder == number => self.sit(number, Seat::Ready),
+            None => {
+                state.holder = Some(number);
+                self.sit(number, Seat::Ready);
+            }
+            Some(holder) => {
+                let ahead = self.jobs.get(&holder).is_some_and(|other| {
+                    place < other.place() && matches!(other.seat, Seat::Ready | Seat::Parked)
+                });
+                if ahead { self.overtake(number, holder) } else { self.fall_in(number) }
+            }
+        }
+    }
+
+    /// `number` came later but is due earlier than `holder`, which has not started.
+    fn overtake(&mut self, number: JobNumber, holder: JobNumber) {
+        self.rise(holder);
+        self.fall_in(holder);
+        let entry = &self.jobs[&number];
+        if let Some(key) = entry.job.name.key.clone() {
+            self.keys.entry((entry.queue, key)).or_default().holder = Some(number);
+        }
+        self.sit(number, Seat::Ready);
+    }
+
+    fn fall_in(&mut self, number: JobNumber) {
+        let entry = &self.jobs[&number];
+        if let Some(key) = entry.job.name.key.clone() {
+            let place = entry.place();
+            self.keys.entry((entry.queue, key)).or_default().behind.insert(place, number);
+        }
+        self.sit(number, Seat::BehindKey);
+    }
+
+    /// Makes a job the holder of its key, whatever was before: recovery, and leases.
+    pub(super) fn hold_key(&mut self, number: JobNumber) {
+        let entry = &self.jobs[&number];
+        let Some(key) = entry.job.name.key.clone() else { return };
+        let state = self.keys.entry((entry.queue, key)).or_default();
+        assert!(
+            state.holder.is_none() || state.holder == Some(number),
+            "a key is held by one job at a time"
+        );
+        state.holder = Some(number);
+    }
+
+    /// A job gives its key up, if it held it: the next in line is ready.
+    pub(super) fn release_key(&mut self, number: JobNumber) {
+        let Some(entry) = self.jobs.get(&number) else { return };
+        let Some(key) = entry.job.name.key.clone() else { return };
+        let at = (entry.queue, key);
+        let Some(state) = self.keys.get_mut(&at) else { return };
+        if state.holder != Some(number) {
+            return;
+        }
+        state.holder = None;
+        let Some((_, next)) = state.behind.pop_first() else {
+            self.keys.remove(&at);
+            return;
+        };
+        state.holder = Some(next);
+        assert!(self.jobs[&next].seat == Seat::BehindKey, "who waits for a key sits behind it");
+        self.rise(next);
+        self.sit(next, Seat::Ready);
+    }
+}

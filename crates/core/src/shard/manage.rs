@@ -1,0 +1,222 @@
+//! What people do to jobs after they were submitted: look, change, take back, run now, replay,
+//! forget.
+
+use alloc::sync::Arc;
+
+use crate::change::Change;
+use crate::effect::{Answer, Effect};
+use crate::error::Rejection;
+use crate::input::{Edit, Request, Ticket};
+use crate::job::{
+    AttemptEnd, Finish, Job, JobSpec, JobState, JobView, Outcome, Progress, check_due,
+};
+use crate::time::Timestamp;
+
+use super::Shard;
+use super::submit::finished_place;
+use super::window::Subject;
+
+impl Shard {
+    /// Carries out a request about a job, now that it is known what there is under its name.
+    pub(super) fn decide(
+        &mut self,
+        now: Timestamp,
+        ticket: Ticket,
+        request: Request,
+        subject: Subject,
+    ) {
+        let answer = match request {
+            Request::Submit(submission) => self.submit(now, submission, subject),
+            Request::Show(_) => self.existing(&subject).map(Answer::Job),
+            Request::Edit { edit, .. } => self.edit(now, &subject, edit),
+            Request::Cancel(_) => self.cancel(now, &subject),
+            Request::RunNow(_) => self.run_now(now, &subject),
+            Request::Replay(_) => self.replay(now, &subject),
+            Request::Forget(_) => self.forget(&subject),
+            other => unreachable!("{other:?} is not about one job"),
+        };
+        self.reply(ticket, answer);
+    }
+
+    /// What stands under the name, as people see it.
+    pub(super) fn standing(&self, subject: &Subject) -> Option<JobView> {
+        match subject {
+            Subject::Here(number) => self.jobs.get(number).map(|entry| JobView {
+                job: Arc::clone(&entry.job),
+                state: entry.state,
+                progress: entry.progress,
+                lease: entry.lease.clone(),
+                finish: None,
+            }),
+            Subject::Far(job, progress) => Some(JobView {
+                job: Arc::clone(job),
+                state: JobState::Scheduled,
+                progress: *progress,
+                lease: None,
+                finish: None,
+            }),
+            Subject::Finished(job, progress, finish) => Some(JobView {
+                job: Arc::clone(job),
+                state: finish.outcome.state(),
+                progress: *progress,
+                lease: None,
+                finish: Some(finish.clone()),
+            }),
+            Subject::Absent => None,
+        }
+    }
+
+    fn existing(&self, subject: &Subject) -> Result<JobView, Rejection> {
+        self.standing(subject).ok_or(Rejection::NoSuchJob)
+    }
+
+    /// A job that waits: neither running nor finished.
+    fn pending(&self, subject: &Subject) -> Result<JobView, Rejection> {
+        let view = self.existing(subject)?;
+        match view.state {
+            JobState::Scheduled | JobState::Ready => Ok(view),
+            JobState::Running => Err(Rejection::WrongState {
+                state: view.state.as_str(),
+                hint: "wait for its end, or cancel it and submit it again",
+            }),
+            JobState::Dead => {
+                Err(Rejection::WrongState { state: view.state.as_str(), hint: "replay it" })
+            }
+            JobState::Succeeded | JobState::Cancelled | JobState::Expired => {
+                Err(Rejection::WrongState {
+                    state: view.state.as_str(),
+                    hint: "submit it again to run it again",
+                })
+            }
+        }
+    }
+
+    fn edit(&mut self, now: Timestamp, subject: &Subject, edit: Edit) -> Result<Answer, Rejection> {
+        let view = self.pending(subject)?;
+        let due_at = edit.due_at.unwrap_or(view.progress.due_at);
+        check_due(due_at, now)?;
+        let job = edited(&view.job, edit, due_at)?;
+        if let Some(expires_at) = job.expires_at {
+            if expires_at < due_at {
+                return Err(Rejection::ExpiresBeforeDue { expires_at });
+            }
+        }
+        let progress = Progress { due_at, ..view.progress };
+        let from = view.progress.due_at;
+        self.change(Change::JobMoved { job: Arc::clone(&job), from, progress, ended: None });
+        let state = if due_at <= now { JobState::Ready } else { JobState::Scheduled };
+        Ok(Answer::Job(JobView { job, state, progress, ..view }))
+    }
+
+    fn run_now(&mut self, now: Timestamp, subject: &Subject) -> Result<Answer, Rejection> {
+        let view = self.pending(subject)?;
+        if view.progress.due_at <= now {
+            return Ok(Answer::Job(view));
+        }
+        let progress = Progress { due_at: now, ..view.progress };
+        self.change(Change::JobMoved {
+            job: Arc::clone(&view.job),
+            from: view.progress.due_at,
+            progress,
+            ended: None,
+        });
+        Ok(Answer::Job(JobView { state: JobState::Ready, progress, ..view }))
+    }
+
+    fn cancel(&mut self, now: Timestamp, subject: &Subject) -> Result<Answer, Rejection> {
+        let view = self.existing(subject)?;
+        match view.state {
+            JobState::Cancelled => return Ok(Answer::Job(view)),
+            JobState::Succeeded | JobState::Dead | JobState::Expired => {
+                return Err(Rejection::WrongState {
+                    state: view.state.as_str(),
+                    hint: "only jobs that have not ended can be cancelled",
+                });
+            }
+            JobState::Scheduled | JobState::Ready | JobState::Running => {}
+        }
+        let ended = view.lease.as_ref().map(|lease| {
+            self.effects.push_back(Effect::Abandon(lease.token));
+            super::finish::record(lease, now, AttemptEnd::Cancelled, None)
+        });
+        let finish = Finish {
+            outcome: Outcome::Cancelled,
+            at: now,
+            reason: None,
+            result: None,
+            keep_until: now.plus(view.job.retention),
+        };
+        self.change(Change::JobFinished {
+            job: Arc::clone(&view.job),
+            progress: view.progress,
+            finish: finish.clone(),
+            ended,
+            keep_payload: false,
+        });
+        let state = JobState::Cancelled;
+        Ok(Answer::Job(JobView { state, lease: None, finish: Some(finish), ..view }))
+    }
+
+    fn replay(&mut self, now: Timestamp, subject: &Subject) -> Result<Answer, Rejection> {
+        let view = self.existing(subject)?;
+        let Some(finish) = view.finish.as_ref().filter(|_| view.state == JobState::Dead) else {
+            return Err(Rejection::WrongState {
+                state: view.state.as_str(),
+                hint: "only dead jobs can be replayed",
+            });
+        };
+        let mut state = view.state;
+        state.transition(JobState::Scheduled);
+        let progress = Progress::fresh(now);
+        // It starts a new life: what its age and expiry forbade belongs to the old one.
+        let job = Arc::new(Job { scheduled_for: now, expires_at: None, ..Job::clone(&view.job) });
+        self.change(Change::JobPut {
+            job: Arc::clone(&job),
+            progress,
+            replaces: None,
+            revives: Some(finished_place(&view.job, finish)),
+        });
+        Ok(Answer::Job(JobView {
+            job,
+            state: JobState::Ready,
+            progress,
+            lease: None,
+            finish: None,
+        }))
+    }
+
+    fn forget(&mut self, subject: &Subject) -> Result<Answer, Rejection> {
+        let view = self.existing(subject)?;
+        let Some(finish) = &view.finish else {
+            return Err(Rejection::WrongState {
+                state: view.state.as_str(),
+                hint: "cancel it first",
+            });
+        };
+        let place = finished_place(&view.job, finish);
+        self.change(Change::JobForgotten { job: view.job, place });
+        Ok(Answer::Done)
+    }
+}
+
+/// The job with the edit made, checked as if it were new.
+fn edited(job: &Arc<Job>, edit: Edit, due_at: Timestamp) -> Result<Arc<Job>, Rejection> {
+    let moved = edit.due_at.is_some();
+    let mut new = Job::clone(job);
+    if moved {
+        // A new time moves the expiry along, as if the job had been submitted with it.
+        let span = new.expires_at.map(|at| at.since(new.scheduled_for));
+        new.expires_at = span.map(|span| due_at.plus(span));
+        new.scheduled_for = due_at;
+    }
+    new.payload = edit.payload.unwrap_or(new.payload);
+    new.target = edit.target.unwrap_or(new.target);
+    new.retry = edit.retry.unwrap_or(new.retry);
+    new.timeout = edit.timeout.unwrap_or(new.timeout);
+    let mut spec = JobSpec::new(new.target.clone());
+    spec.payload = new.payload.clone();
+    spec.retry = new.retry.clone();
+    spec.timeout = new.timeout;
+    spec.check()?;
+    Ok(Arc::new(new))
+}

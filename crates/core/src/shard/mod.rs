@@ -1,0 +1,350 @@
+//! The state machine. Everything that can happen to the jobs of a shard happens in here, by
+//! [`Shard::handle`]; everything it wants done comes out of [`Shard::poll_effect`].
+//!
+//! State changes only through [`Shard::apply`]: deciding makes a [`Change`], applies it, and asks
+//! for it to be persisted. Recovery applies stored changes in a loop and decides nothing.
+//!
+//! What is *not* here: time (an argument), randomness (an input), IO, and any job beyond the
+//! window (see `window.rs`).
+
+mod apply;
+mod dispatch;
+mod finish;
+mod index;
+mod manage;
+mod schedules;
+mod submit;
+mod views;
+mod window;
+
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
+use alloc::vec::Vec;
+
+use crate::change::Change;
+use crate::effect::{Answer, Effect};
+use crate::error::Rejection;
+use crate::id::{
+    Epoch, HandlerName, JobName, JobNumber, QueueName, ScheduleId, ShardId, Token, WorkerName,
+};
+use crate::input::{Input, Request, Ticket};
+use crate::job::{JobState, Lease, Outcome, Target};
+use crate::limits;
+use crate::queue::Counts;
+use crate::schedule::ScheduleState;
+use crate::time::{Millis, Timestamp};
+
+use index::{Alarm, Entry, KeyState, Map, Queue, new_map};
+
+/// What an operator may set about a shard.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Jobs of a queue kept in memory at most; the rest waits in the store.
+    pub window_jobs: usize,
+    /// Payload bytes of a queue kept in memory at most.
+    pub window_bytes: usize,
+    /// Pushes under way at once.
+    pub pushes_max: u32,
+    /// In-process handlers under way at once.
+    pub handlers_max: u32,
+    /// How long a job whose handler is not registered waits before it is tried again.
+    pub unregistered_delay: Millis,
+    /// How long a dead job is kept.
+    pub dead_retention: Millis,
+    /// The name under which this node holds the leases of its own pushes.
+    pub node: WorkerName,
+    /// Seeds the maps, so that nobody outside can make names that collide.
+    pub hash_seed: u64,
+}
+
+impl Config {
+    /// The defaults, for a node of this name.
+    pub fn new(node: WorkerName) -> Self {
+        Config {
+            window_jobs: limits::WINDOW_JOBS_DEFAULT,
+            window_bytes: limits::WINDOW_BYTES_DEFAULT,
+            pushes_max: limits::PUSHES_DEFAULT,
+            handlers_max: limits::HANDLERS_DEFAULT,
+            unregistered_delay: limits::UNREGISTERED_DELAY_DEFAULT,
+            dead_retention: limits::DEAD_RETENTION_DEFAULT,
+            node,
+            hash_seed: 0,
+        }
+    }
+}
+
+/// What a new owner of a shard starts from, as its store gave it.
+#[derive(Clone, Debug, Default)]
+pub struct Snapshot {
+    /// The number that the next job will get.
+    pub next_number: JobNumber,
+    /// Facts that rebuild queues, schedules, running jobs and jobs that hold a key.
+    pub changes: Vec<Change>,
+    /// The counts of every queue.
+    pub counts: Vec<(QueueName, Counts)>,
+}
+
+/// The jobs of one slice of the key space, and every rule about them.
+pub struct Shard {
+    id: ShardId,
+    epoch: Epoch,
+    config: Config,
+    next_number: JobNumber,
+    next_counter: u64,
+
+    jobs: Map<JobNumber, Entry>,
+    names: Map<JobName, JobNumber>,
+    tokens: Map<Token, JobNumber>,
+    queues: Vec<Queue>,
+    queue_ids: BTreeMap<QueueName, usize>,
+    keys: Map<(usize, crate::id::Key), KeyState>,
+    schedules: BTreeMap<ScheduleId, ScheduleState>,
+    /// The next tick of every schedule that is not paused.
+    ticks: BTreeSet<(Timestamp, ScheduleId)>,
+    /// No tick before this: there was no room for its job.
+    ticks_from: Timestamp,
+    handlers: BTreeSet<HandlerName>,
+    alarms: BTreeSet<(Timestamp, Alarm)>,
+
+    /// How many jobs are ready, by lane.
+    ready_jobs: [usize; index::LANES],
+    pushes_running: u32,
+    handlers_running: u32,
+    /// Ended leases and how their jobs ended, oldest first: a repeated acknowledgement is
+    /// answered as the first was.
+    finished: Map<Token, Outcome>,
+    finished_order: VecDeque<Token>,
+    /// Requests that wait until the store has said what it has under a name.
+    finds: BTreeMap<JobName, window::Find>,
+    /// Running pushes of an earlier life of this node: nobody saw how they ended.
+    unresolved: Vec<JobNumber>,
+    store_full: bool,
+    draining: bool,
+
+    effects: VecDeque<Effect>,
+    touched: BTreeSet<usize>,
+    stirred: BTreeSet<usize>,
+}
+
+impl Shard {
+    /// A shard under a new ownership, from what its store has.
+    pub fn recover(id: ShardId, epoch: Epoch, config: Config, snapshot: Snapshot) -> Self {
+        let seed = config.hash_seed;
+        let mut shard = Shard {
+            id,
+            epoch,
+            config,
+            next_number: JobNumber(snapshot.next_number.0.max(1)),
+            next_counter: 1,
+            jobs: new_map(seed),
+            names: new_map(seed),
+            tokens: new_map(seed),
+            queues: Vec::new(),
+            queue_ids: BTreeMap::new(),
+            keys: new_map(seed),
+            schedules: BTreeMap::new(),
+            ticks: BTreeSet::new(),
+            ticks_from: Timestamp::MIN,
+            handlers: BTreeSet::new(),
+            alarms: BTreeSet::new(),
+            ready_jobs: [0; index::LANES],
+            pushes_running: 0,
+            handlers_running: 0,
+            finished: new_map(seed),
+            finished_order: VecDeque::new(),
+            finds: BTreeMap::new(),
+            unresolved: Vec::new(),
+            store_full: false,
+            draining: false,
+            effects: VecDeque::new(),
+            touched: BTreeSet::new(),
+            stirred: BTreeSet::new(),
+        };
+        for change in &snapshot.changes {
+            shard.apply(change);
+        }
+        shard.adopt_counts(&snapshot.counts);
+        shard.note_unresolved();
+        shard
+    }
+
+    /// Takes in what happened. Effects come out of [`Shard::poll_effect`] afterwards.
+    pub fn handle(&mut self, now: Timestamp, input: Input) {
+        self.resolve_unknown(now);
+        match input {
+            Input::Tick => {}
+            Input::Request { ticket, request } => self.request(now, ticket, request),
+            Input::Delivered { token, report, random } => {
+                self.delivered(now, token, report, random);
+            }
+            Input::Handlers(names) => self.set_handlers(names),
+            Input::Found { name, found } => self.found(now, &name, found),
+            Input::Loaded { queue, jobs, more } => self.loaded(&queue, jobs, more),
+            Input::Swept { queue, dead } => self.swept(&queue, dead),
+            Input::StoreFull(full) => self.store_full = full,
+            Input::Drain => self.draining = true,
+        }
+        self.advance(now);
+    }
+
+    /// The next thing to be done, until there is none.
+    pub fn poll_effect(&mut self) -> Option<Effect> {
+        self.effects.pop_front()
+    }
+
+    /// When [`Input::Tick`] is wanted next, if nothing else happens.
+    pub fn deadline(&self) -> Option<Timestamp> {
+        let alarm = self.alarms.first().map(|(at, _)| *at);
+        let tick = self.ticks.first().filter(|_| !self.draining);
+        let tick = tick.map(|(at, _)| (*at).max(self.ticks_from));
+        match (alarm, tick) {
+            (Some(alarm), Some(tick)) => Some(alarm.min(tick)),
+            (alarm, tick) => alarm.or(tick),
+        }
+    }
+
+    /// The counts of the queues that changed since this was last asked.
+    pub fn take_counts(&mut self) -> Vec<(QueueName, Counts)> {
+        let touched = core::mem::take(&mut self.touched);
+        touched.iter().map(|at| (self.queues[*at].name.clone(), self.queues[*at].counts)).collect()
+    }
+
+    /// The number that the next job will get.
+    pub fn next_number(&self) -> JobNumber {
+        self.next_number
+    }
+
+    /// Which shard this is.
+    pub fn id(&self) -> ShardId {
+        self.id
+    }
+
+    /// Under which ownership it acts.
+    pub fn epoch(&self) -> Epoch {
+        self.epoch
+    }
+
+    /// How many deliveries of this node itself (not of pulling workers) are under way.
+    pub fn deliveries_running(&self) -> u32 {
+        self.pushes_running + self.handlers_running
+    }
+
+    /// Everything that follows from the time and from what was just changed.
+    fn advance(&mut self, now: Timestamp) {
+        self.tick_schedules(now);
+        while let Some((at, alarm)) = self.alarms.first().copied() {
+            if at > now {
+                break;
+            }
+            self.alarms.pop_first();
+            self.ring(now, alarm);
+        }
+        self.dispatch(now);
+        self.load_windows();
+        self.wake_workers();
+    }
+
+    fn ring(&mut self, now: Timestamp, alarm: Alarm) {
+        match alarm {
+            Alarm::Due(queue) => self.promote(now, queue),
+            Alarm::Lease(number) => self.lease_ended(now, number),
+            Alarm::Expiry(number) => self.expire_waiting(now, number),
+            Alarm::Rate(queue) => {
+                self.queues[queue].rate_alarm = None;
+                self.stirred.insert(queue);
+            }
+            Alarm::Unpark(queue) => self.unpark(queue),
+        }
+    }
+
+    fn request(&mut self, now: Timestamp, ticket: Ticket, request: Request) {
+        if let Some(name) = subject_of(&request).cloned() {
+            if let Err(rejection) = self.admit(now, &request) {
+                return self.reply(ticket, Err(rejection));
+            }
+            return self.with_subject(now, ticket, &name, request);
+        }
+        let answer = match request {
+            Request::Lease { worker, queues, max, lease } => {
+                self.lease(now, &worker, &queues, max, lease)
+            }
+            Request::Extend { token, lease } => self.extend(now, token, lease),
+            Request::Ack { token, result } => self.ack(now, token, result),
+            Request::Nack { token, reason, how, random } => {
+                self.nack(now, token, reason, how, random)
+            }
+            Request::PutSchedule(schedule) => self.put_schedule(now, schedule),
+            Request::RemoveSchedule(id) => self.remove_schedule(id),
+            Request::PauseSchedule { id, paused } => self.pause_schedule(now, &id, paused),
+            Request::TriggerSchedule(id) => self.trigger_schedule(now, &id),
+            Request::ShowSchedule(id) => self.show_schedule(&id),
+            Request::ListSchedules { after, limit } => Ok(self.list_schedules(after, limit)),
+            Request::PutQueue { name, settings } => self.put_queue(&name, settings),
+            Request::ShowQueue(name) => self.show_queue(&name),
+            Request::ListQueues => Ok(self.list_queues()),
+            Request::ListLeases { limit } => Ok(self.list_leases(limit)),
+            Request::Submit(_)
+            | Request::Show(_)
+            | Request::Edit { .. }
+            | Request::Cancel(_)
+            | Request::RunNow(_)
+            | Request::Replay(_)
+            | Request::Forget(_) => unreachable!("requests about a job have a subject"),
+        };
+        self.reply(ticket, answer);
+    }
+
+    /// Decides: applies the change and asks for it to be made durable.
+    fn change(&mut self, change: Change) {
+        self.apply(&change);
+        self.effects.push_back(Effect::Persist(change));
+    }
+
+    fn reply(&mut self, ticket: Ticket, answer: Result<Answer, Rejection>) {
+        self.effects.push_back(Effect::Reply { ticket, answer });
+    }
+
+    fn note_unresolved(&mut self) {
+        let mut unresolved: Vec<JobNumber> = Vec::new();
+        for (number, entry) in &self.jobs {
+            if entry.state == JobState::Running && entry.job.target != Target::Worker {
+                unresolved.push(*number);
+            }
+        }
+        // The map's own order must not be seen outside.
+        unresolved.sort_unstable();
+        self.unresolved = unresolved;
+    }
+
+    fn lease_of(&self, token: Token) -> Option<(JobNumber, &Lease)> {
+        let number = *self.tokens.get(&token)?;
+        let lease = self.jobs.get(&number)?.lease.as_ref()?;
+        Some((number, lease))
+    }
+}
+
+/// The job a request is about, for those that are about one.
+fn subject_of(request: &Request) -> Option<&JobName> {
+    match request {
+        Request::Submit(submission) => Some(&submission.name),
+        Request::Show(name)
+        | Request::Edit { name, .. }
+        | Request::Cancel(name)
+        | Request::RunNow(name)
+        | Request::Replay(name)
+        | Request::Forget(name) => Some(name),
+        Request::Lease { .. }
+        | Request::Extend { .. }
+        | Request::Ack { .. }
+        | Request::Nack { .. }
+        | Request::PutSchedule(_)
+        | Request::RemoveSchedule(_)
+        | Request::PauseSchedule { .. }
+        | Request::TriggerSchedule(_)
+        | Request::ShowSchedule(_)
+        | Request::ListSchedules { .. }
+        | Request::PutQueue { .. }
+        | Request::ShowQueue(_)
+        | Request::ListQueues
+        | Request::ListLeases { .. } => None,
+    }
+}

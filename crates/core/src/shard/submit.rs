@@ -1,0 +1,148 @@
+//! Accepting jobs.
+
+use alloc::string::ToString;
+use alloc::sync::Arc;
+
+use crate::change::{Change, FinishedPlace, Place};
+use crate::effect::{Answer, Submitted};
+use crate::error::Rejection;
+use crate::id::{JobName, QueueName};
+use crate::input::Request;
+use crate::job::{
+    Finish, Job, JobSpec, JobState, JobView, Occurrence, OnConflict, Progress, Submission,
+};
+use crate::limits;
+use crate::time::Timestamp;
+
+use super::Shard;
+use super::window::Subject;
+
+impl Shard {
+    /// What can be refused before anything is looked up.
+    pub(super) fn admit(&self, now: Timestamp, request: &Request) -> Result<(), Rejection> {
+        let Request::Submit(submission) = request else { return Ok(()) };
+        if self.draining {
+            return Err(Rejection::Draining);
+        }
+        if self.store_full {
+            return Err(Rejection::StoreFull);
+        }
+        submission.check(now)?;
+        self.check_queue(&submission.name.queue)
+    }
+
+    fn check_queue(&self, name: &QueueName) -> Result<(), Rejection> {
+        let Some(at) = self.queue_ids.get(name) else {
+            if self.queues.len() >= limits::QUEUES_MAX {
+                return Err(Rejection::TooMany { what: "queues", max: limits::QUEUES_MAX });
+            }
+            return Ok(());
+        };
+        let queue = &self.queues[*at];
+        if queue.settings.paused_in {
+            return Err(Rejection::QueuePaused { queue: name.to_string() });
+        }
+        match queue.settings.pending_max {
+            Some(max) if queue.counts.pending >= max => {
+                Err(Rejection::QueueFull { queue: name.to_string(), max })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    pub(super) fn submit(
+        &mut self,
+        now: Timestamp,
+        submission: Submission,
+        subject: Subject,
+    ) -> Result<Answer, Rejection> {
+        let Some(standing) = self.standing(&subject) else {
+            return Ok(self.create(now, submission, Submitted::Created, None, None));
+        };
+        if let Some(fingerprint) = submission.fingerprint {
+            return if standing.job.fingerprint == Some(fingerprint) {
+                Ok(Answer::Submitted { view: standing, how: Submitted::Kept })
+            } else {
+                Err(Rejection::IdempotencyMismatch)
+            };
+        }
+        match submission.on_conflict {
+            OnConflict::Reject => Err(Rejection::JobExists),
+            OnConflict::Keep => Ok(Answer::Submitted { view: standing, how: Submitted::Kept }),
+            OnConflict::Replace => Ok(self.replace(now, submission, &standing)),
+        }
+    }
+
+    fn replace(&mut self, now: Timestamp, submission: Submission, old: &JobView) -> Answer {
+        match &old.finish {
+            Some(finish) => {
+                let place = finished_place(&old.job, finish);
+                self.create(now, submission, Submitted::Created, None, Some(place))
+            }
+            None => {
+                if let Some(lease) = &old.lease {
+                    // Its consumer finds out by its token: an answer will be refused.
+                    let token = lease.token;
+                    self.effects.push_back(crate::effect::Effect::Abandon(token));
+                }
+                let place = Place { due_at: old.progress.due_at, number: old.job.number };
+                self.create(now, submission, Submitted::Replaced, Some(place), None)
+            }
+        }
+    }
+
+    fn create(
+        &mut self,
+        now: Timestamp,
+        submission: Submission,
+        how: Submitted,
+        replaces: Option<Place>,
+        revives: Option<FinishedPlace>,
+    ) -> Answer {
+        let Submission { name, due_at, spec, fingerprint, .. } = submission;
+        let job = self.new_job(now, name, due_at, &spec, None, fingerprint);
+        let progress = Progress::fresh(due_at);
+        self.change(Change::JobPut { job: Arc::clone(&job), progress, replaces, revives });
+        Answer::Submitted { view: fresh_view(job, now), how }
+    }
+
+    /// A job with the next number. It is not put yet.
+    pub(super) fn new_job(
+        &self,
+        now: Timestamp,
+        name: JobName,
+        due_at: Timestamp,
+        spec: &JobSpec,
+        occurrence: Option<Occurrence>,
+        fingerprint: Option<u64>,
+    ) -> Arc<Job> {
+        Arc::new(Job {
+            number: self.next_number,
+            name,
+            submitted_at: now,
+            scheduled_for: due_at,
+            payload: spec.payload.clone(),
+            target: spec.target.clone(),
+            retry: spec.retry.clone(),
+            timeout: spec.timeout,
+            expires_at: spec.expires_after.map(|span| due_at.max(now).plus(span)),
+            retention: spec.retention,
+            keep_result: spec.keep_result,
+            key_on_failure: spec.key_on_failure,
+            on_unknown: spec.on_unknown,
+            occurrence,
+            fingerprint,
+        })
+    }
+}
+
+/// A job that was just put, as its producer sees it.
+pub(super) fn fresh_view(job: Arc<Job>, now: Timestamp) -> JobView {
+    let progress = Progress::fresh(job.scheduled_for);
+    let state = if progress.due_at <= now { JobState::Ready } else { JobState::Scheduled };
+    JobView { job, state, progress, lease: None, finish: None }
+}
+
+pub(super) fn finished_place(job: &Job, finish: &Finish) -> FinishedPlace {
+    FinishedPlace { outcome: finish.outcome, at: finish.at, number: job.number }
+}

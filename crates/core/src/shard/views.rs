@@ -1,0 +1,68 @@
+//! Looking at queues and leases.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use crate::change::Change;
+use crate::effect::{Answer, Delivery};
+use crate::error::Rejection;
+use crate::id::{JobNumber, QueueName};
+use crate::limits;
+use crate::queue::{QueueSettings, QueueView};
+
+use super::Shard;
+use super::index::Queue;
+
+impl Shard {
+    pub(super) fn put_queue(
+        &mut self,
+        name: &QueueName,
+        settings: QueueSettings,
+    ) -> Result<Answer, Rejection> {
+        settings.check()?;
+        if !self.queue_ids.contains_key(name) && self.queues.len() >= limits::QUEUES_MAX {
+            return Err(Rejection::TooMany { what: "queues", max: limits::QUEUES_MAX });
+        }
+        self.change(Change::QueuePut { name: name.clone(), settings });
+        self.show_queue(name)
+    }
+
+    /// A queue exists as soon as somebody speaks of it: an unknown one is empty and unlimited.
+    pub(super) fn show_queue(&self, name: &QueueName) -> Result<Answer, Rejection> {
+        let view = match self.queue_ids.get(name) {
+            Some(at) => view(&self.queues[*at]),
+            None => view(&Queue::new(name.clone())),
+        };
+        Ok(Answer::Queue(view))
+    }
+
+    pub(super) fn list_queues(&self) -> Answer {
+        Answer::Queues(self.queue_ids.values().map(|at| view(&self.queues[*at])).collect())
+    }
+
+    pub(super) fn list_leases(&self, limit: usize) -> Answer {
+        let mut numbers: Vec<JobNumber> = self.tokens.values().copied().collect();
+        numbers.sort_unstable();
+        let leases = numbers.into_iter().filter_map(|number| {
+            let entry = self.jobs.get(&number)?;
+            let lease = entry.lease.clone()?;
+            let due_at = entry.progress.due_at;
+            Some(Delivery { job: Arc::clone(&entry.job), lease, due_at })
+        });
+        Answer::Leases(leases.take(limit).collect())
+    }
+}
+
+fn view(queue: &Queue) -> QueueView {
+    let lists = queue.ready.iter().chain([&queue.behind, &queue.parked]);
+    let oldest = lists.clone().filter_map(|list| list.first_key_value()).min();
+    QueueView {
+        name: queue.name.clone(),
+        settings: queue.settings.clone(),
+        counts: queue.counts,
+        ready: lists.map(|list| list.len() as u64).sum(),
+        in_memory: (queue.in_memory + queue.behind.len() + queue.holding.len()) as u64
+            + u64::from(queue.running),
+        oldest_ready: oldest.map(|(place, _)| place.due_at),
+    }
+}

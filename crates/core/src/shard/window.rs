@@ -1,0 +1,231 @@
+//! The window: which part of a queue is in memory. A queue keeps its earliest jobs, up to a number
+//! and a size; `through` is the last place up to which it has them all. Later ones are only in
+//! the store and are read back, in bulk and in order, when the memory runs low.
+//!
+//! A request about a job that is not in memory waits until the store has said what it has under
+//! that name (`Find`). Two things can cross on the way: a change of the same name, and a page
+//! that was read before a change. Both are noticed and the answer is asked for again, or patched.
+
+use alloc::collections::BTreeMap;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use crate::change::Place;
+use crate::effect::Effect;
+use crate::id::{JobName, JobNumber, QueueName};
+use crate::input::{Found, Request, Ticket};
+use crate::job::{Finish, Job, Progress};
+use crate::time::Timestamp;
+
+use super::Shard;
+
+/// A page on its way from the store.
+#[derive(Debug, Default)]
+pub(super) struct Loading {
+    /// Far jobs that changed since the page was asked for: as they are now, or gone.
+    changed: BTreeMap<JobNumber, Option<(Arc<Job>, Progress)>>,
+    /// The memory shrank meanwhile: the page no longer joins it.
+    void: bool,
+}
+
+/// A name being looked for, and who waits for it.
+#[derive(Debug, Default)]
+pub(super) struct Find {
+    waiting: Vec<(Ticket, Request)>,
+    /// The name changed since it was asked for: ask again.
+    disturbed: bool,
+}
+
+/// What a request is about.
+pub(super) enum Subject {
+    /// A job in memory.
+    Here(JobNumber),
+    /// A live job beyond the window.
+    Far(Arc<Job>, Progress),
+    /// A finished job that is still kept.
+    Finished(Arc<Job>, Progress, Finish),
+    /// Nothing.
+    Absent,
+}
+
+/// Pages are at most this large: a page is decoded in one go, between two commits.
+const LOAD_MAX: usize = 10_000;
+
+/// Jobs behind keys are kept up to so many windows: enough to look past a blocked key, bounded
+/// all the same.
+const LINED_UP_WINDOWS_MAX: usize = 4;
+
+impl Shard {
+    /// Answers a request about a job as soon as it is known what there is under its name.
+    pub(super) fn with_subject(
+        &mut self,
+        now: Timestamp,
+        ticket: Ticket,
+        name: &JobName,
+        request: Request,
+    ) {
+        if let Some(find) = self.finds.get_mut(name) {
+            find.waiting.push((ticket, request));
+            return;
+        }
+        if let Some(number) = self.names.get(name) {
+            let subject = Subject::Here(*number);
+            return self.decide(now, ticket, request, subject);
+        }
+        if matches!(&request, Request::Submit(submission) if submission.fresh_id) {
+            return self.decide(now, ticket, request, Subject::Absent);
+        }
+        let find = Find { waiting: alloc::vec![(ticket, request)], disturbed: false };
+        self.finds.insert(name.clone(), find);
+        self.effects.push_back(Effect::Find(name.clone()));
+    }
+
+    /// The store said what it has under a name.
+    pub(super) fn found(&mut self, now: Timestamp, name: &JobName, found: Option<Found>) {
+        let Some(find) = self.finds.get_mut(name) else { return };
+        if find.disturbed && !self.names.contains_key(name) {
+            find.disturbed = false;
+            self.effects.push_back(Effect::Find(name.clone()));
+            return;
+        }
+        let Some(find) = self.finds.remove(name) else { return };
+        let mut waiting = find.waiting.into_iter();
+        if let Some((ticket, request)) = waiting.next() {
+            let subject = match (self.names.get(name), found) {
+                (Some(number), _) => Subject::Here(*number),
+                (None, Some(Found::Live(job, progress))) => Subject::Far(job, progress),
+                (None, Some(Found::Finished(job, progress, finish))) => {
+                    Subject::Finished(job, progress, finish)
+                }
+                (None, None) => Subject::Absent,
+            };
+            self.decide(now, ticket, request, subject);
+        }
+        // What the first one did may have changed everything: the others start over.
+        for (ticket, request) in waiting {
+            self.with_subject(now, ticket, name, request);
+        }
+    }
+
+    pub(super) fn disturb_find(&mut self, name: &JobName) {
+        if let Some(find) = self.finds.get_mut(name) {
+            find.disturbed = true;
+        }
+    }
+
+    /// A pending job that is not in memory: keeps it there if the window reaches so far.
+    pub(super) fn admit_to_window(&mut self, at: usize, job: &Arc<Job>, progress: Progress) {
+        let place = Place { due_at: progress.due_at, number: job.number };
+        if progress.holds_key || place <= self.queues[at].through {
+            self.enter_memory(at, job, progress);
+            self.shrink_window(at);
+        } else {
+            self.note_far_put(at, job, progress);
+        }
+    }
+
+    pub(super) fn note_far_put(&mut self, at: usize, job: &Arc<Job>, progress: Progress) {
+        if let Some(loading) = &mut self.queues[at].loading {
+            loading.changed.insert(job.number, Some((Arc::clone(job), progress)));
+        }
+    }
+
+    pub(super) fn note_far_removed(&mut self, at: usize, number: JobNumber) {
+        if let Some(loading) = &mut self.queues[at].loading {
+            loading.changed.insert(number, None);
+        }
+    }
+
+    /// Lets the last jobs of a queue go while it has more in memory than it may.
+    pub(super) fn shrink_window(&mut self, at: usize) {
+        while self.is_too_large(at) {
+            let queue = &self.queues[at];
+            let [pull, push, handler] = &queue.ready;
+            // Always the very last one: a key's jobs then leave from the back of their line.
+            let lists = [&queue.waiting, pull, push, handler, &queue.behind, &queue.parked];
+            let last = lists.into_iter().filter_map(BTreeMap::last_key_value).max();
+            let Some((place, number)) = last.map(|(place, number)| (*place, *number)) else {
+                return;
+            };
+            self.evict(at, place, number);
+        }
+    }
+
+    fn is_too_large(&self, at: usize) -> bool {
+        let queue = &self.queues[at];
+        let by_size = queue.bytes > self.config.window_bytes && queue.in_memory > 1;
+        queue.in_memory > self.config.window_jobs || by_size
+    }
+
+    fn evict(&mut self, at: usize, place: Place, number: JobNumber) {
+        let queue = &mut self.queues[at];
+        queue.through = place_before(place);
+        if let Some(loading) = &mut queue.loading {
+            loading.void = true;
+        }
+        self.rise(number);
+        self.release_key(number);
+        if let Some(entry) = self.jobs.remove(&number) {
+            self.names.remove(&entry.job.name);
+            if let Some(expiry) = entry.job.expires_at {
+                self.alarms.remove(&(expiry, super::index::Alarm::Expiry(number)));
+            }
+        }
+    }
+
+    /// Asks for the next page of every queue that runs low.
+    pub(super) fn load_windows(&mut self) {
+        for at in 0..self.queues.len() {
+            let low_jobs = self.config.window_jobs / 2;
+            let low_bytes = self.config.window_bytes / 2;
+            let queue = &mut self.queues[at];
+            // However long the line behind a key, it is not read in beyond a few windows.
+            let lined_up = queue.behind.len() > LINED_UP_WINDOWS_MAX * self.config.window_jobs;
+            let low = queue.in_memory <= low_jobs && queue.bytes <= low_bytes && !lined_up;
+            if queue.through == Place::LAST || queue.loading.is_some() || !low {
+                continue;
+            }
+            queue.loading = Some(Loading::default());
+            let limit = (self.config.window_jobs - queue.in_memory).clamp(1, LOAD_MAX);
+            let (queue, after) = (queue.name.clone(), queue.through);
+            self.effects.push_back(Effect::Load { queue, after, limit });
+        }
+    }
+
+    /// A page arrived.
+    pub(super) fn loaded(
+        &mut self,
+        queue: &QueueName,
+        jobs: Vec<(Arc<Job>, Progress)>,
+        more: bool,
+    ) {
+        let at = self.queue_at(queue);
+        let Some(loading) = self.queues[at].loading.take() else { return };
+        if loading.void {
+            return;
+        }
+        let last = jobs
+            .last()
+            .map(|(job, progress)| Place { due_at: progress.due_at, number: job.number });
+        self.queues[at].through = match last {
+            Some(place) if more => place,
+            _ => Place::LAST,
+        };
+        let through = self.queues[at].through;
+        let fresh = jobs.into_iter().filter(|(job, _)| !loading.changed.contains_key(&job.number));
+        let changed = loading.changed.values().flatten().cloned();
+        let all: Vec<_> = fresh.chain(changed).collect();
+        for (job, progress) in all {
+            let place = Place { due_at: progress.due_at, number: job.number };
+            if place <= through && !self.jobs.contains_key(&job.number) {
+                self.enter_memory(at, &job, progress);
+            }
+        }
+        self.shrink_window(at);
+    }
+}
+
+/// The place just before this one.
+fn place_before(place: Place) -> Place {
+    Place { due_at: place.due_at, number: JobNumber(place.number.0.saturating_sub(1)) }
+}

@@ -1,0 +1,426 @@
+//! The verbs: schedule, look, change, take back, pull, finish. The same as over HTTP.
+//!
+//! A client is cheap to clone and may be used from any task. Every answer that says something was
+//! done says so after it is durable.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use hence_core::effect::{Answer, Delivery, Submitted};
+use hence_core::id::{JobName, QueueName, ScheduleId, ShardId, Token, WorkerName};
+use hence_core::input::{Edit, Nack, Request};
+use hence_core::job::{AttemptRecord, JobView, Payload};
+use hence_core::limits;
+use hence_core::queue::{QueueSettings, QueueView};
+use hence_core::schedule::{OccurrenceRecord, Schedule, ScheduleState};
+use hence_core::time::{Millis, Timestamp};
+use hence_store::{Capabilities, Cursor, Filter, ListRequest, Pressure, Store};
+
+use crate::clock::Clock;
+use crate::error::Error;
+use crate::mailbox::{LeaseCall, Mailbox};
+use crate::new_job::NewJob;
+use crate::watch::Watchers;
+
+/// The library runs one shard; see `docs/decisions/0003-one-shard-on-one-machine.md`.
+pub(crate) const SHARD: ShardId = ShardId(0);
+
+/// The way to ask Hence for something.
+#[derive(Clone)]
+pub struct Client {
+    inner: Arc<Inner>,
+}
+
+pub(crate) struct Inner {
+    pub(crate) mailbox: Mailbox,
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) watchers: Arc<Watchers>,
+}
+
+/// A job that was scheduled, or stood already.
+#[derive(Clone, Debug)]
+pub struct Added {
+    /// The job as it is now.
+    pub view: JobView,
+    /// What became of the submission.
+    pub how: Submitted,
+}
+
+/// A worker asking for jobs.
+#[derive(Clone, Debug)]
+pub struct LeaseRequest {
+    /// Who asks; shown in the list of leases.
+    pub worker: WorkerName,
+    /// From which queues, most important first.
+    pub queues: Vec<QueueName>,
+    /// How many jobs at most.
+    pub max: u32,
+    /// For how long; each job's own timeout when not given.
+    pub lease: Option<Millis>,
+    /// How long to wait when there is nothing to do.
+    pub wait: Duration,
+}
+
+/// A page of jobs.
+#[derive(Clone, Debug)]
+pub struct JobPage {
+    /// The jobs, in order.
+    pub jobs: Vec<JobView>,
+    /// Where the next page begins, when there may be one.
+    pub next: Option<Cursor>,
+}
+
+/// What to do with every job that matches.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum BulkAction {
+    /// Take it back.
+    Cancel,
+    /// Make it due at once.
+    RunNow,
+    /// Bring it back from the dead.
+    Replay,
+    /// Forget it, finished as it is.
+    Forget,
+}
+
+/// What came of a bulk action.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct BulkReport {
+    /// Jobs that matched.
+    pub matched: u64,
+    /// Jobs it was done to.
+    pub done: u64,
+    /// Jobs that had moved on meanwhile.
+    pub refused: u64,
+}
+
+impl Client {
+    pub(crate) fn new(inner: Inner) -> Self {
+        Client { inner: Arc::new(inner) }
+    }
+
+    /// The time, as Hence sees it.
+    pub fn now(&self) -> Timestamp {
+        self.inner.clock.now()
+    }
+
+    /// What the store can do and how safe it is.
+    pub fn capabilities(&self) -> Capabilities {
+        self.inner.store.capabilities()
+    }
+
+    /// Whether the store has room for new work.
+    pub fn pressure(&self) -> Pressure {
+        self.inner.store.pressure()
+    }
+
+    /// Schedules a job.
+    pub async fn add(&self, job: NewJob) -> Result<Added, Error> {
+        let request = self.submission(job)?;
+        added(self.inner.mailbox.ask(request).await?)
+    }
+
+    /// Schedules many jobs; each is answered for itself, in order.
+    pub async fn add_many(&self, jobs: Vec<NewJob>) -> Result<Vec<Result<Added, Error>>, Error> {
+        let mut answers: Vec<Option<Result<Added, Error>>> = Vec::with_capacity(jobs.len());
+        let mut requests = Vec::with_capacity(jobs.len());
+        for job in jobs {
+            match self.submission(job) {
+                Ok(request) => {
+                    requests.push(request);
+                    answers.push(None);
+                }
+                Err(error) => answers.push(Some(Err(error))),
+            }
+        }
+        let mut replies = self.inner.mailbox.ask_many(requests).await?.into_iter();
+        let filled = answers.into_iter().map(|answer| match answer {
+            Some(refused) => refused,
+            None => replies.next().unwrap_or(Err(Error::Stopped)).and_then(added),
+        });
+        Ok(filled.collect())
+    }
+
+    fn submission(&self, job: NewJob) -> Result<Request, Error> {
+        let now = self.now();
+        Ok(Request::Submit(job.into_submission(now, crate::mailbox::draw_id)?))
+    }
+
+    /// Shows a job.
+    pub async fn show(&self, name: JobName) -> Result<JobView, Error> {
+        job(self.inner.mailbox.ask(Request::Show(name)).await?)
+    }
+
+    /// Changes a job that is not running.
+    pub async fn edit(&self, name: JobName, edit: Edit) -> Result<JobView, Error> {
+        job(self.inner.mailbox.ask(Request::Edit { name, edit }).await?)
+    }
+
+    /// Takes a job back. If it is running, its success will not be recorded.
+    pub async fn cancel(&self, name: JobName) -> Result<JobView, Error> {
+        job(self.inner.mailbox.ask(Request::Cancel(name)).await?)
+    }
+
+    /// Makes a waiting job due at once.
+    pub async fn run_now(&self, name: JobName) -> Result<JobView, Error> {
+        job(self.inner.mailbox.ask(Request::RunNow(name)).await?)
+    }
+
+    /// Gives a dead job all its attempts again, at once.
+    pub async fn replay(&self, name: JobName) -> Result<JobView, Error> {
+        job(self.inner.mailbox.ask(Request::Replay(name)).await?)
+    }
+
+    /// Forgets a finished job before its time.
+    pub async fn forget(&self, name: JobName) -> Result<(), Error> {
+        done(self.inner.mailbox.ask(Request::Forget(name)).await?)
+    }
+
+    /// A page of jobs.
+    pub async fn list(
+        &self,
+        filter: Filter,
+        after: Option<Cursor>,
+        limit: usize,
+    ) -> Result<JobPage, Error> {
+        let now = self.now();
+        let limit = limit.clamp(1, limits::PAGE_MAX);
+        let page =
+            self.inner.store.list(SHARD, ListRequest { filter, after, limit, now }).await?;
+        let jobs = page.jobs.into_iter().map(|stored| stored.view(now)).collect();
+        Ok(JobPage { jobs, next: page.next })
+    }
+
+    /// The attempts of a job that have ended, in order.
+    pub async fn attempts(&self, name: JobName) -> Result<Vec<AttemptRecord>, Error> {
+        let view = self.show(name).await?;
+        Ok(self.inner.store.attempts(SHARD, view.job.number).await?)
+    }
+
+    /// Waits until a job has ended; none when it has not within this time.
+    pub async fn wait(&self, name: JobName, timeout: Duration) -> Result<Option<JobView>, Error> {
+        // Watch first, look second: an end between the two is seen by one of them.
+        let ended = self.inner.watchers.watch(name.clone());
+        let view = self.show(name.clone()).await?;
+        if view.state.is_final() {
+            return Ok(Some(view));
+        }
+        match tokio::time::timeout(timeout, ended).await {
+            Ok(Some(view)) => Ok(Some(view)),
+            Ok(None) => Err(Error::Stopped),
+            Err(_) => Ok(None),
+        }
+    }
+
+    /// Does something to every job that matches, page by page.
+    pub async fn bulk(&self, filter: Filter, action: BulkAction) -> Result<BulkReport, Error> {
+        let mut report = BulkReport::default();
+        let mut after = None;
+        loop {
+            let page = self.list(filter.clone(), after, limits::PAGE_MAX).await?;
+            report.matched += page.jobs.len() as u64;
+            let requests = page.jobs.iter().map(|view| bulk_request(action, view)).collect();
+            for answer in self.inner.mailbox.ask_many(requests).await? {
+                match answer {
+                    Ok(_) => report.done += 1,
+                    Err(Error::Rejected(_)) => report.refused += 1,
+                    Err(error) => return Err(error),
+                }
+            }
+            after = page.next;
+            if after.is_none() {
+                return Ok(report);
+            }
+        }
+    }
+
+    /// Takes ready jobs, waiting for some when there are none. An empty answer means that there
+    /// were none in time.
+    pub async fn lease(&self, request: LeaseRequest) -> Result<Vec<Delivery>, Error> {
+        let LeaseRequest { worker, queues, max, lease, wait } = request;
+        check_lease(&queues, max)?;
+        let call = LeaseCall { worker, queues, max, lease, waits: wait > Duration::ZERO };
+        self.inner.mailbox.lease(call, wait).await
+    }
+
+    /// Holds a lease longer: until so long from now. Says when it ends.
+    pub async fn extend(&self, token: Token, lease: Millis) -> Result<Timestamp, Error> {
+        match self.inner.mailbox.ask(Request::Extend { token, lease }).await? {
+            Answer::Extended(until) => Ok(until),
+            other => unexpected(&other),
+        }
+    }
+
+    /// The job is done.
+    pub async fn ack(&self, token: Token, result: Option<Payload>) -> Result<(), Error> {
+        done(self.inner.mailbox.ask(Request::Ack { token, result }).await?)
+    }
+
+    /// Many jobs are done; each is answered for itself, in order.
+    pub async fn ack_many(
+        &self,
+        acks: Vec<(Token, Option<Payload>)>,
+    ) -> Result<Vec<Result<(), Error>>, Error> {
+        let requests =
+            acks.into_iter().map(|(token, result)| Request::Ack { token, result }).collect();
+        let answers = self.inner.mailbox.ask_many(requests).await?;
+        Ok(answers.into_iter().map(|answer| answer.and_then(done)).collect())
+    }
+
+    /// The job is not done.
+    pub async fn nack(&self, token: Token, how: Nack, reason: Option<&str>) -> Result<(), Error> {
+        let reason = reason.map(Arc::from);
+        let random = rand::random();
+        done(self.inner.mailbox.ask(Request::Nack { token, reason, how, random }).await?)
+    }
+
+    /// Puts a schedule, new or changed.
+    pub async fn put_schedule(&self, new: Schedule) -> Result<ScheduleState, Error> {
+        schedule(self.inner.mailbox.ask(Request::PutSchedule(new)).await?)
+    }
+
+    /// Removes a schedule; jobs it made stay.
+    pub async fn remove_schedule(&self, id: ScheduleId) -> Result<(), Error> {
+        done(self.inner.mailbox.ask(Request::RemoveSchedule(id)).await?)
+    }
+
+    /// Stops or resumes a schedule's ticking.
+    pub async fn pause_schedule(
+        &self,
+        id: ScheduleId,
+        paused: bool,
+    ) -> Result<ScheduleState, Error> {
+        schedule(self.inner.mailbox.ask(Request::PauseSchedule { id, paused }).await?)
+    }
+
+    /// Makes a job of the schedule now, outside its rhythm.
+    pub async fn trigger_schedule(&self, id: ScheduleId) -> Result<JobView, Error> {
+        job(self.inner.mailbox.ask(Request::TriggerSchedule(id)).await?)
+    }
+
+    /// Shows a schedule.
+    pub async fn schedule(&self, id: ScheduleId) -> Result<ScheduleState, Error> {
+        schedule(self.inner.mailbox.ask(Request::ShowSchedule(id)).await?)
+    }
+
+    /// Shows schedules in order of id, at most so many after this one.
+    pub async fn schedules(
+        &self,
+        after: Option<ScheduleId>,
+        limit: usize,
+    ) -> Result<Vec<ScheduleState>, Error> {
+        let limit = limit.clamp(1, limits::PAGE_MAX);
+        match self.inner.mailbox.ask(Request::ListSchedules { after, limit }).await? {
+            Answer::Schedules(schedules) => Ok(schedules),
+            other => unexpected(&other),
+        }
+    }
+
+    /// The newest occurrences of a schedule before an instant, newest first.
+    pub async fn occurrences(
+        &self,
+        id: ScheduleId,
+        before: Timestamp,
+        limit: usize,
+    ) -> Result<Vec<OccurrenceRecord>, Error> {
+        let limit = limit.clamp(1, limits::PAGE_MAX);
+        Ok(self.inner.store.occurrences(SHARD, id, before, limit).await?)
+    }
+
+    /// Changes a queue's settings, whole.
+    pub async fn put_queue(
+        &self,
+        name: QueueName,
+        settings: QueueSettings,
+    ) -> Result<QueueView, Error> {
+        queue(self.inner.mailbox.ask(Request::PutQueue { name, settings }).await?)
+    }
+
+    /// Shows a queue.
+    pub async fn queue(&self, name: QueueName) -> Result<QueueView, Error> {
+        queue(self.inner.mailbox.ask(Request::ShowQueue(name)).await?)
+    }
+
+    /// Shows all queues, in order of name.
+    pub async fn queues(&self) -> Result<Vec<QueueView>, Error> {
+        match self.inner.mailbox.ask(Request::ListQueues).await? {
+            Answer::Queues(queues) => Ok(queues),
+            other => unexpected(&other),
+        }
+    }
+
+    /// Shows the jobs under way: who holds what, since when, until when.
+    pub async fn leases(&self, limit: usize) -> Result<Vec<Delivery>, Error> {
+        let limit = limit.clamp(1, limits::PAGE_MAX);
+        match self.inner.mailbox.ask(Request::ListLeases { limit }).await? {
+            Answer::Leases(leases) => Ok(leases),
+            other => unexpected(&other),
+        }
+    }
+}
+
+fn check_lease(queues: &[QueueName], max: u32) -> Result<(), Error> {
+    use hence_core::error::Rejection;
+    if queues.is_empty() {
+        return Err(Rejection::invalid("queues", "must name at least one queue").into());
+    }
+    if queues.len() > limits::LEASE_QUEUES_MAX {
+        let max = limits::LEASE_QUEUES_MAX;
+        return Err(Rejection::too_long("queues", queues.len(), max).into());
+    }
+    if max == 0 || max > limits::LEASE_BATCH_MAX {
+        return Err(Rejection::out_of_range("max", 1, limits::LEASE_BATCH_MAX).into());
+    }
+    Ok(())
+}
+
+fn bulk_request(action: BulkAction, view: &JobView) -> Request {
+    let name = view.job.name.clone();
+    match action {
+        BulkAction::Cancel => Request::Cancel(name),
+        BulkAction::RunNow => Request::RunNow(name),
+        BulkAction::Replay => Request::Replay(name),
+        BulkAction::Forget => Request::Forget(name),
+    }
+}
+
+fn added(answer: Answer) -> Result<Added, Error> {
+    match answer {
+        Answer::Submitted { view, how } => Ok(Added { view, how }),
+        other => unexpected(&other),
+    }
+}
+
+fn job(answer: Answer) -> Result<JobView, Error> {
+    match answer {
+        Answer::Job(view) => Ok(view),
+        other => unexpected(&other),
+    }
+}
+
+fn done(answer: Answer) -> Result<(), Error> {
+    match answer {
+        Answer::Done => Ok(()),
+        other => unexpected(&other),
+    }
+}
+
+fn schedule(answer: Answer) -> Result<ScheduleState, Error> {
+    match answer {
+        Answer::Schedule(state) => Ok(state),
+        other => unexpected(&other),
+    }
+}
+
+fn queue(answer: Answer) -> Result<QueueView, Error> {
+    match answer {
+        Answer::Queue(view) => Ok(view),
+        other => unexpected(&other),
+    }
+}
+
+/// The core answers each request with its own kind of answer: anything else is our bug.
+fn unexpected<T>(answer: &Answer) -> Result<T, Error> {
+    unreachable!("the core gave an answer of another kind: {answer:?}")
+}

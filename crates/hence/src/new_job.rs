@@ -1,0 +1,251 @@
+//! What a producer fills in to schedule a job.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use hence_core::error::Rejection;
+use hence_core::id::{HandlerName, JobId, JobName, Key, QueueName};
+use hence_core::job::{
+    HttpTarget, JobSpec, KeyOnFailure, OnConflict, OnUnknown, Payload, Submission, Target,
+};
+use hence_core::retry::RetryPolicy;
+use hence_core::time::{Millis, Timestamp};
+use serde::Serialize;
+use sha1::{Digest, Sha1};
+
+use crate::error::Error;
+
+/// A job to be. Make one with [`NewJob::http`], [`NewJob::worker`] or [`NewJob::handler`], say what
+/// differs from the defaults, and hand it to [`Client::add`](crate::Client::add).
+#[derive(Clone, Debug)]
+pub struct NewJob {
+    /// The queue it goes to.
+    pub queue: QueueName,
+    /// The key it runs under.
+    pub key: Option<Key>,
+    /// Its id, or how to find one.
+    pub id: NewId,
+    /// When it is due.
+    pub due: Due,
+    /// What if a job of the same name exists. By default `replace`, or `keep` for an id that is a
+    /// digest of the content and for requests with an idempotency key.
+    pub on_conflict: Option<OnConflict>,
+    /// Everything else.
+    pub spec: JobSpec,
+    /// The caller's idempotency key and a digest of the request it came with.
+    pub idempotency: Option<Idempotency>,
+}
+
+/// A job's id, or how to find one.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum NewId {
+    /// Hence draws one that nobody else has.
+    Drawn,
+    /// The producer chose it.
+    Given(JobId),
+    /// A digest of target and payload: identical jobs of a (queue, key) collapse into one.
+    ContentHash,
+}
+
+/// When a job is due.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Due {
+    /// At once.
+    Now,
+    /// At this instant.
+    At(Timestamp),
+    /// So long from now.
+    In(Millis),
+}
+
+/// A request that may be repeated without being carried out twice.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Idempotency {
+    /// What the caller repeats.
+    pub key: String,
+    /// A digest of what it asked for: the same key with another request is refused.
+    pub fingerprint: u64,
+}
+
+impl NewJob {
+    /// A POST to a URL.
+    pub fn http(url: &str) -> Self {
+        Self::new(Target::Http(Arc::new(HttpTarget::post(url))))
+    }
+
+    /// Work for whoever pulls from the queue.
+    pub fn worker() -> Self {
+        Self::new(Target::Worker)
+    }
+
+    /// Work for the handler registered under this name in this process.
+    pub fn handler(name: &str) -> Result<Self, Rejection> {
+        Ok(Self::new(Target::Handler(HandlerName::new(name)?)))
+    }
+
+    /// Work for this target, due now, everything else by default.
+    pub fn new(target: Target) -> Self {
+        NewJob {
+            queue: QueueName::default_queue(),
+            key: None,
+            id: NewId::Drawn,
+            due: Due::Now,
+            on_conflict: None,
+            spec: JobSpec::new(target),
+            idempotency: None,
+        }
+    }
+
+    /// In this queue.
+    pub fn queue(mut self, name: &str) -> Result<Self, Rejection> {
+        self.queue = QueueName::new(name)?;
+        Ok(self)
+    }
+
+    /// Under this key: one at a time, in order of due time.
+    pub fn key(mut self, key: &str) -> Result<Self, Rejection> {
+        self.key = Some(Key::new(key)?);
+        Ok(self)
+    }
+
+    /// With this id.
+    pub fn id(mut self, id: &str) -> Result<Self, Rejection> {
+        self.id = NewId::Given(JobId::new(id)?);
+        Ok(self)
+    }
+
+    /// Due at this instant.
+    #[must_use]
+    pub fn at(mut self, due_at: Timestamp) -> Self {
+        self.due = Due::At(due_at);
+        self
+    }
+
+    /// Due so long from now.
+    #[must_use]
+    pub fn after(mut self, delay: Millis) -> Self {
+        self.due = Due::In(delay);
+        self
+    }
+
+    /// Carrying these bytes.
+    #[must_use]
+    pub fn payload(mut self, bytes: impl Into<Bytes>) -> Self {
+        self.spec.payload = Payload { bytes: bytes.into(), content_type: None };
+        self
+    }
+
+    /// Carrying this value as JSON.
+    pub fn json(mut self, value: &impl Serialize) -> Result<Self, Error> {
+        let bytes = Bytes::from(serde_json::to_vec(value)?);
+        self.spec.payload = Payload { bytes, content_type: Some(Arc::from("application/json")) };
+        Ok(self)
+    }
+
+    /// With this retry policy.
+    #[must_use]
+    pub fn retry(mut self, policy: RetryPolicy) -> Self {
+        self.spec.retry = policy;
+        self
+    }
+
+    /// With so much time for each attempt.
+    #[must_use]
+    pub fn timeout(mut self, timeout: Millis) -> Self {
+        self.spec.timeout = timeout;
+        self
+    }
+
+    /// Not started later than this after it was due.
+    #[must_use]
+    pub fn expires_after(mut self, span: Millis) -> Self {
+        self.spec.expires_after = Some(span);
+        self
+    }
+
+    /// Can be looked at for so long after it ended.
+    #[must_use]
+    pub fn retention(mut self, span: Millis) -> Self {
+        self.spec.retention = span;
+        self
+    }
+
+    /// The result is kept as long as the job can be looked at.
+    #[must_use]
+    pub fn keep_result(mut self) -> Self {
+        self.spec.keep_result = true;
+        self
+    }
+
+    /// What if a job of the same name exists.
+    #[must_use]
+    pub fn on_conflict(mut self, on_conflict: OnConflict) -> Self {
+        self.on_conflict = Some(on_conflict);
+        self
+    }
+
+    /// What its failure means for the later jobs of its key.
+    #[must_use]
+    pub fn key_on_failure(mut self, choice: KeyOnFailure) -> Self {
+        self.spec.key_on_failure = choice;
+        self
+    }
+
+    /// What to do when nobody can say how an attempt ended.
+    #[must_use]
+    pub fn on_unknown(mut self, choice: OnUnknown) -> Self {
+        self.spec.on_unknown = choice;
+        self
+    }
+
+    /// The submission for the core; `draw` makes a fresh id, unlike any other.
+    pub(crate) fn into_submission(
+        self,
+        now: Timestamp,
+        draw: impl FnOnce(Timestamp) -> JobId,
+    ) -> Result<Submission, Rejection> {
+        let due_at = match self.due {
+            Due::Now => now,
+            Due::At(instant) => instant,
+            Due::In(delay) => now.plus(delay),
+        };
+        let by_digest = self.id == NewId::ContentHash || self.idempotency.is_some();
+        let fresh_id = self.id == NewId::Drawn && self.idempotency.is_none();
+        let id = match (self.id, &self.idempotency) {
+            (NewId::Given(id), _) => id,
+            (NewId::ContentHash, _) => content_id(&self.spec)?,
+            (NewId::Drawn, Some(repeat)) => digest_id("idem-", &[repeat.key.as_bytes()])?,
+            (NewId::Drawn, None) => draw(now),
+        };
+        let default = if by_digest { OnConflict::Keep } else { OnConflict::Replace };
+        Ok(Submission {
+            name: JobName { queue: self.queue, key: self.key, id },
+            fresh_id,
+            due_at,
+            on_conflict: self.on_conflict.unwrap_or(default),
+            spec: self.spec,
+            fingerprint: self.idempotency.map(|repeat| repeat.fingerprint),
+        })
+    }
+}
+
+fn content_id(spec: &JobSpec) -> Result<JobId, Rejection> {
+    let target = match &spec.target {
+        Target::Http(http) => format!("{} {}", http.method, http.url),
+        Target::Worker => "worker".to_owned(),
+        Target::Handler(name) => format!("handler {name}"),
+    };
+    digest_id("sha1-", &[target.as_bytes(), b"\0", &spec.payload.bytes])
+}
+
+fn digest_id(prefix: &str, parts: &[&[u8]]) -> Result<JobId, Rejection> {
+    let mut digest = Sha1::new();
+    for part in parts {
+        digest.update(part);
+    }
+    let mut id = prefix.to_owned();
+    for byte in digest.finalize() {
+        id.push_str(&format!("{byte:02x}"));
+    }
+    JobId::new(&id)
+}
