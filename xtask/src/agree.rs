@@ -48,7 +48,7 @@ mod tests {
     fn a_changed_table_or_diagram_is_noticed() {
         let code = |word: &str| {
             transitions_of_code(&format!(
-                "TRANSITIONS: [x; 1] = [\n (JobState::Scheduled,\n JobState::Ready, \"{word}\"),\n];"
+                "TRANSITIONS: [x; 1] = [(JobState::Scheduled,\n JobState::Ready, \"{word}\")];"
             ))
         };
         let diagram = |word: &str| {

@@ -158,8 +158,8 @@ mod tests {
             "test a::b ... ok",
             "test a::c ... FAILED",
             "test a::d ... ignored, needs a server",
-            "test result: FAILED. 1 passed; 1 failed; 1 ignored; 0 measured; 0 filtered out; finished in 0s",
-            "test result: ok. 12 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0s",
+            "test result: FAILED. 1 passed; 1 failed; 1 ignored; 0 measured",
+            "test result: ok. 12 passed; 0 failed; 0 ignored; 0 measured",
         ]);
         assert_eq!((tests.passed, tests.failed_count, tests.skipped_count), (13, 1, 1));
         assert_eq!(tests.failed, ["a::c"]);
