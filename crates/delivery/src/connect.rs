@@ -29,6 +29,27 @@ pub type DialError = Box<dyn std::error::Error + Send + Sync>;
 /// This is the one place where a name becomes an address, so whoever guards against receivers
 /// inside one's own network does it here: look the name up, judge the addresses, connect to the
 /// very address that was judged. TLS still verifies the name in the URI.
+///
+/// ```
+/// use std::sync::Arc;
+/// use futures::{FutureExt, future::BoxFuture};
+/// use hence_delivery::connect::{Dial, DialError, SystemDial};
+/// use hence_delivery::http::HttpSender;
+///
+/// /// Deliveries may go to one host only.
+/// struct OneHost(SystemDial);
+///
+/// impl Dial for OneHost {
+///     fn dial(&self, uri: http::Uri) -> BoxFuture<'static, Result<tokio::net::TcpStream, DialError>> {
+///         if uri.host() != Some("hooks.example.com") {
+///             return async { Err("this host is not allowed".into()) }.boxed();
+///         }
+///         self.0.dial(uri)
+///     }
+/// }
+///
+/// let sender = HttpSender::builder().dial(Arc::new(OneHost(SystemDial::new()))).build();
+/// ```
 pub trait Dial: Send + Sync + 'static {
     /// Connects; the caller bounds the time.
     fn dial(&self, uri: Uri) -> BoxFuture<'static, Result<TcpStream, DialError>>;

@@ -20,6 +20,23 @@ use crate::{Delivery, Report, Target};
 pub type HandlerFn = Arc<dyn Fn(Delivery, Instant) -> BoxFuture<'static, Report> + Send + Sync>;
 
 /// The handlers of this process. A clone is the same registry.
+///
+/// ```
+/// use std::sync::Arc;
+/// use futures::FutureExt;
+/// use hence_core::id::HandlerName;
+/// use hence_delivery::{Report, local::Handlers};
+///
+/// let handlers = Handlers::new();
+/// let greet = HandlerName::new("greet").unwrap();
+/// handlers.register(
+///     greet.clone(),
+///     Arc::new(|delivery, _deadline| {
+///         async move { Report::Succeeded { result: Some(delivery.job.payload.clone()) } }.boxed()
+///     }),
+/// );
+/// assert_eq!(handlers.names(), [greet]);
+/// ```
 #[derive(Clone, Default)]
 pub struct Handlers {
     by_name: Arc<RwLock<HashMap<HandlerName, HandlerFn>>>,

@@ -90,6 +90,17 @@ fn excerpt(body: &[u8]) -> String {
 
 /// The wait that a `Retry-After` asks for: seconds or an HTTP date. A date in the past means at
 /// once, a wait beyond [`RETRY_DELAY_MAX`] is cut to it, and what is neither is no wish at all.
+///
+/// ```
+/// use hence_core::time::{Millis, Timestamp};
+/// use hence_delivery::status::{parse_http_date, parse_retry_after};
+///
+/// let now = parse_http_date("Sun, 06 Nov 1994 08:49:37 GMT").unwrap();
+/// assert_eq!(parse_retry_after("120", now), Some(Millis::from_secs(120)));
+/// let date = "Sun, 06 Nov 1994 08:50:07 GMT";
+/// assert_eq!(parse_retry_after(date, now), Some(Millis::from_secs(30)));
+/// assert_eq!(parse_retry_after("soon", now), None);
+/// ```
 pub fn parse_retry_after(value: &str, now: Timestamp) -> Option<Millis> {
     let value = value.trim();
     let wait = if !value.is_empty() && value.bytes().all(|b| b.is_ascii_digit()) {

@@ -114,13 +114,17 @@ async fn a_result_is_kept_only_when_asked_for() {
 
 #[tokio::test]
 async fn connections_are_used_again() {
-    let server = Server::start(vec![say(OK)]);
+    let length = limits::BODY_BYTES_MAX;
+    let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n");
+    let server = Server::start(vec![say(&head), Step::Say(vec![b'x'; length])]);
     let sender = HttpSender::new();
-    for _ in 0..50 {
+    // Together longer than one answer may be.
+    let count = 2 * limits::WIRE_BYTES_MAX / length;
+    for _ in 0..count {
         let report = sender.deliver(post(&server.url("http")), within(PATIENCE)).await;
         assert!(matches!(report, Report::Succeeded { .. }), "{report:?}");
     }
-    assert_eq!((server.heads().len(), server.opened()), (50, 1));
+    assert_eq!((server.heads().len(), server.opened()), (count, 1));
 }
 
 #[tokio::test]
@@ -203,10 +207,9 @@ async fn https_negotiates_the_version() {
     let rows =
         [(&["http/1.1"][..], "HTTP/1.1"), (&["h2", "http/1.1"], "HTTP/2.0"), (&[], "HTTP/1.1")];
     for (protocols, version) in rows {
-        let address = tls::start(protocols, Bytes::from_static(b"hi")).await;
+        let server = tls::start(protocols, Bytes::from_static(b"hi")).await;
         let sender = HttpSender::builder().tls(tls::trusting()).build();
-        let url = format!("https://localhost:{}/", address.port());
-        let report = sender.deliver(post(&url), within(PATIENCE)).await;
+        let report = sender.deliver(post(&server.url("")), within(PATIENCE)).await;
         let Report::Succeeded { result: Some(result) } = report else { panic!("{report:?}") };
         let content_type = result.content_type.unwrap();
         assert_eq!(&*content_type, format!("text/plain; version={version}"));
@@ -215,10 +218,24 @@ async fn https_negotiates_the_version() {
 }
 
 #[tokio::test]
-async fn over_http_2_too_an_answer_is_cut_and_many_go_at_once() {
-    let address = tls::start(&["h2"], Bytes::from(vec![b'x'; 1_000_000])).await;
+async fn over_http_2_dropping_a_delivery_stops_it() {
+    let server = tls::start(&["h2"], Bytes::new()).await;
     let sender = HttpSender::builder().tls(tls::trusting()).build();
-    let url = format!("https://localhost:{}/", address.port());
+    let mut hanging = server.hanging.subscribe();
+    let delivery = sender.deliver(post(&server.url("hang")), within(PATIENCE));
+    tokio::select! {
+        report = delivery => panic!("{report:?}"),
+        _ = hanging.wait_for(|hanging| *hanging == 1) => {}
+    }
+    let stopped = timeout(PATIENCE, hanging.wait_for(|hanging| *hanging == 0)).await;
+    assert!(matches!(stopped, Ok(Ok(_))));
+}
+
+#[tokio::test]
+async fn over_http_2_too_an_answer_is_cut_and_many_go_at_once() {
+    let server = tls::start(&["h2"], Bytes::from(vec![b'x'; 1_000_000])).await;
+    let sender = HttpSender::builder().tls(tls::trusting()).build();
+    let url = server.url("");
     for report in join_all((0..50).map(|_| sender.deliver(post(&url), within(PATIENCE)))).await {
         let Report::Succeeded { result: Some(result) } = report else { panic!("{report:?}") };
         assert_eq!(result.bytes.len(), limits::BODY_BYTES_MAX);
@@ -227,14 +244,14 @@ async fn over_http_2_too_an_answer_is_cut_and_many_go_at_once() {
 
 #[tokio::test]
 async fn a_receiver_that_cannot_prove_its_name_gets_nothing() {
-    let address = tls::start(&["http/1.1"], Bytes::new()).await;
+    let server = tls::start(&["http/1.1"], Bytes::new()).await;
     let rows = [
         (tls::distrusting(), "localhost", "UnknownIssuer"),
         (tls::trusting(), "127.0.0.2", "not valid for"),
     ];
     for (config, host, part) in rows {
         let sender = HttpSender::builder().tls(config).build();
-        let url = format!("https://{host}:{}/", address.port());
+        let url = format!("https://{host}:{}/", server.address.port());
         let report = sender.deliver(post(&url), within(PATIENCE)).await;
         let Report::Failed { reason, permanent: false, .. } = report else { panic!("{report:?}") };
         assert!(reason.starts_with("cannot connect: tls failed: "), "{reason}");

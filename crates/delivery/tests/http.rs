@@ -241,6 +241,10 @@ fn rows_that_answer() -> Vec<Row> {
         ends("a_result_of_exactly_the_limit", sized(kept), Succeeded(kept)),
         ends("a_result_beyond_the_limit_is_cut", sized(kept + 1), Succeeded(kept)),
         ends("a_huge_result_is_cut", sized(10_000_000), Succeeded(kept)),
+        Row {
+            taken_max: limits::WIRE_BYTES_MAX,
+            ..ends("a_result_in_chunks_of_one_byte", one_byte_chunks(kept), Succeeded(kept))
+        },
         ends(
             "unwell_with_a_wish",
             vec![say("HTTP/1.1 500 Oops\r\nRetry-After: 120\r\nContent-Length: 4\r\n\r\nsick")],
@@ -264,5 +268,14 @@ fn rows_that_answer() -> Vec<Row> {
             )],
             Fails("answered 101", None),
         ),
+    ]
+}
+
+/// The longest way to send a body of this length.
+fn one_byte_chunks(length: usize) -> Vec<Step> {
+    vec![
+        say("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"),
+        Step::Say(b"1\r\nx\r\n".repeat(length)),
+        say("0\r\n\r\n"),
     ]
 }

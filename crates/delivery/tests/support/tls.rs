@@ -16,6 +16,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ClientConfig, RootCertStore, ServerConfig, ServerConnection};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
 
 const CERTIFICATE: &[u8] = include_bytes!("../data/localhost.cert.pem");
 const PRIVATE_KEY: &[u8] = include_bytes!("../data/localhost.key.pem");
@@ -40,9 +41,24 @@ fn client(roots: RootCertStore) -> ClientConfig {
         .with_no_client_auth()
 }
 
+/// A server on a port of its own, for as long as the runtime lives.
+pub(crate) struct TlsServer {
+    /// Where it listens.
+    pub(crate) address: SocketAddr,
+    /// How many requests for `/hang` it has not been relieved of.
+    pub(crate) hanging: Arc<watch::Sender<usize>>,
+}
+
+impl TlsServer {
+    /// A URL on it, by a name that its certificate has.
+    pub(crate) fn url(&self, path: &str) -> String {
+        format!("https://localhost:{}/{path}", self.address.port())
+    }
+}
+
 /// Starts a server that speaks these protocols. It answers with the version of the request, in
-/// a header, and `body`.
-pub(crate) async fn start(protocols: &[&str], body: Bytes) -> SocketAddr {
+/// a header, and `body`; to `/hang` it never answers.
+pub(crate) async fn start(protocols: &[&str], body: Bytes) -> TlsServer {
     let certificate = CertificateDer::from_pem_slice(CERTIFICATE).unwrap();
     let key = PrivateKeyDer::from_pem_slice(PRIVATE_KEY).unwrap();
     let provider = Arc::new(rustls::crypto::ring::default_provider());
@@ -56,27 +72,49 @@ pub(crate) async fn start(protocols: &[&str], body: Bytes) -> SocketAddr {
     let config = Arc::new(config);
     let listener = TcpListener::bind("0.0.0.0:0").await.unwrap();
     let address = listener.local_addr().unwrap();
+    let hanging = Arc::new(watch::Sender::new(0));
+    let server = TlsServer { address, hanging: hanging.clone() };
     tokio::spawn(async move {
         while let Ok((stream, _)) = listener.accept().await {
             let connection = ServerConnection::new(config.clone()).unwrap();
             let (plain, inner) = tokio::io::duplex(64 * 1024);
             tokio::spawn(pump(stream, connection, inner));
-            tokio::spawn(serve(plain, body.clone()));
+            tokio::spawn(serve(plain, body.clone(), hanging.clone()));
         }
     });
-    address
+    server
 }
 
-async fn serve(plain: DuplexStream, body: Bytes) {
+async fn serve(plain: DuplexStream, body: Bytes, hanging: Arc<watch::Sender<usize>>) {
     let service = service_fn(move |request: Request<Incoming>| {
-        let body = body.clone();
+        let (body, hanging) = (body.clone(), hanging.clone());
         async move {
+            if request.uri().path() == "/hang" {
+                let _held = Hanging::new(&hanging);
+                return std::future::pending().await;
+            }
             let version = format!("text/plain; version={:?}", request.version());
             Response::builder().header("content-type", version).body(Full::new(body))
         }
     });
     let server = auto::Builder::new(TokioExecutor::new());
     let _ = server.serve_connection(TokioIo::new(plain), service).await;
+}
+
+/// Counts itself for as long as it lives.
+struct Hanging<'a>(&'a watch::Sender<usize>);
+
+impl<'a> Hanging<'a> {
+    fn new(count: &'a watch::Sender<usize>) -> Self {
+        count.send_modify(|count| *count += 1);
+        Hanging(count)
+    }
+}
+
+impl Drop for Hanging<'_> {
+    fn drop(&mut self) {
+        self.0.send_modify(|count| *count -= 1);
+    }
 }
 
 /// Carries bytes between a socket and a pipe, encrypted on the socket's side.
