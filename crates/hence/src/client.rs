@@ -186,8 +186,7 @@ impl Client {
     ) -> Result<JobPage, Error> {
         let now = self.now();
         let limit = limit.clamp(1, limits::PAGE_MAX);
-        let page =
-            self.inner.store.list(SHARD, ListRequest { filter, after, limit, now }).await?;
+        let page = self.inner.store.list(SHARD, ListRequest { filter, after, limit, now }).await?;
         let jobs = page.jobs.into_iter().map(|stored| stored.view(now)).collect();
         Ok(JobPage { jobs, next: page.next })
     }

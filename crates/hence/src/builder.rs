@@ -1,0 +1,324 @@
+//! Puts the pieces together and takes them apart again.
+
+use std::future::Future;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use hence_core::change::{Change, LeaseGrant, Place};
+use hence_core::effect::Delivery;
+use hence_core::error::Rejection;
+use hence_core::id::{HandlerName, WorkerName};
+use hence_core::shard::{Config as ShardConfig, Shard, Snapshot};
+use hence_delivery::http::HttpSender;
+use hence_delivery::local::{HandlerFn, Handlers};
+use hence_store::{LiveJob, Recovered, Store, StoreError};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tokio::runtime::Handle;
+use tokio::sync::oneshot;
+
+use crate::client::{Client, Inner, SHARD};
+use crate::clock::{Clock, SystemClock};
+use crate::commit::{Committer, Reader};
+use crate::dispatch::Dispatch;
+use crate::driver::{self, Driver};
+use crate::error::Error;
+use crate::handler::{Failure, typed};
+use crate::mailbox::{Mailbox, Message};
+use crate::observe::{Observer, Observers};
+use crate::watch::Watchers;
+
+/// Called when nothing can be made durable any more; the process should end.
+pub(crate) type OnFatal = Arc<dyn Fn(&StoreError) + Send + Sync>;
+
+/// What may be set about a running Hence.
+#[derive(Clone, Debug, Default)]
+pub struct Config {
+    /// HTTP pushes under way at once.
+    pub pushes_max: Option<u32>,
+    /// In-process handlers under way at once.
+    pub handlers_max: Option<u32>,
+    /// Jobs of a queue kept in memory; the rest waits in the store.
+    pub window_jobs: Option<usize>,
+    /// Payload bytes of a queue kept in memory.
+    pub window_bytes: Option<usize>,
+    /// How long a job whose handler is not registered waits before it is tried again.
+    pub unregistered_delay: Option<hence_core::time::Millis>,
+    /// How long a dead job is kept.
+    pub dead_retention: Option<hence_core::time::Millis>,
+}
+
+/// Builds a [`Hence`].
+pub struct Builder {
+    store: Arc<dyn Store>,
+    clock: Arc<dyn Clock>,
+    node: String,
+    config: Config,
+    handlers: Handlers,
+    http: HttpSender,
+    observers: Observers,
+    on_fatal: OnFatal,
+}
+
+/// A running scheduler: one shard, its threads, its targets.
+pub struct Hence {
+    client: Client,
+    mailbox: Mailbox,
+    handlers: Handlers,
+    dispatch: Arc<Dispatch>,
+    store: Arc<dyn Store>,
+    epoch: hence_core::id::Epoch,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+impl Builder {
+    /// Runs on this store.
+    pub fn new(store: Arc<dyn Store>) -> Self {
+        Builder {
+            store,
+            clock: Arc::new(SystemClock::new()),
+            node: format!("node-{}", std::process::id()),
+            config: Config::default(),
+            handlers: Handlers::new(),
+            http: HttpSender::new(),
+            observers: Observers::default(),
+            on_fatal: Arc::new(exit),
+        }
+    }
+
+    /// Goes by this clock.
+    #[must_use]
+    pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
+        self.clock = clock;
+        self
+    }
+
+    /// Is called this in the list of leases.
+    #[must_use]
+    pub fn node(mut self, name: &str) -> Self {
+        name.clone_into(&mut self.node);
+        self
+    }
+
+    /// With these settings.
+    #[must_use]
+    pub fn config(mut self, config: Config) -> Self {
+        self.config = config;
+        self
+    }
+
+    /// Sends HTTP deliveries with this sender.
+    #[must_use]
+    pub fn http(mut self, sender: HttpSender) -> Self {
+        self.http = sender;
+        self
+    }
+
+    /// Seen by this observer too.
+    #[must_use]
+    pub fn observer(mut self, observer: Arc<dyn Observer>) -> Self {
+        self.observers.0.push(observer);
+        self
+    }
+
+    /// When nothing can be made durable any more, does this instead of ending the process. Nothing
+    /// is acknowledged or delivered afterwards either way.
+    #[must_use]
+    pub fn on_fatal(mut self, act: impl Fn(&StoreError) + Send + Sync + 'static) -> Self {
+        self.on_fatal = Arc::new(act);
+        self
+    }
+
+    /// Jobs for the handler `name` run this function: see [`Hence::handle`].
+    pub fn handler<T, R, F, Fut>(self, name: &str, function: F) -> Result<Self, Rejection>
+    where
+        T: DeserializeOwned + Send + 'static,
+        R: Serialize,
+        F: Fn(T, Delivery) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<R, Failure>> + Send + 'static,
+    {
+        self.handler_fn(name, typed(function))
+    }
+
+    /// Jobs for the handler `name` run this function, which sees the bytes as they are.
+    pub fn handler_fn(self, name: &str, function: HandlerFn) -> Result<Self, Rejection> {
+        self.handlers.register(HandlerName::new(name)?, function);
+        Ok(self)
+    }
+
+    /// Takes the shard over, recovers it, and starts.
+    pub async fn start(self) -> Result<Hence, Error> {
+        let node = WorkerName::new(&self.node)?;
+        let epoch = self.store.acquire(SHARD, self.node.clone()).await?;
+        let recovered = self.store.recover(SHARD).await?;
+        let config = shard_config(node, &self.config);
+        let shard = Shard::recover(SHARD, epoch, config, snapshot(recovered));
+        let (mailbox, inbox) = Mailbox::new();
+        let watchers = Arc::new(Watchers::default());
+        let runtime = Handle::current();
+        let dispatch =
+            Dispatch::new(runtime.clone(), mailbox.clone(), self.http, self.handlers.clone());
+        let dispatch = Arc::new(dispatch);
+        let (reads, read_inbox) = std::sync::mpsc::channel();
+        let (works, work_inbox) = driver::works();
+        let poke = mailbox.clone();
+        // Whoever moves the clock after the end moves nothing.
+        self.clock.attach(Box::new(move || drop(poke.send(Message::Poke))));
+        mailbox.send(Message::Handlers(self.handlers.names()))?;
+        let committer = Committer {
+            shard: SHARD,
+            epoch,
+            sequence: 0,
+            store: Arc::clone(&self.store),
+            clock: Arc::clone(&self.clock),
+            runtime: runtime.clone(),
+            observers: self.observers.clone(),
+            watchers: Arc::clone(&watchers),
+            dispatch: Arc::clone(&dispatch),
+            mailbox: mailbox.clone(),
+            reads,
+            on_fatal: Arc::clone(&self.on_fatal),
+        };
+        let reader = Reader {
+            shard: SHARD,
+            store: Arc::clone(&self.store),
+            clock: Arc::clone(&self.clock),
+            runtime,
+            mailbox: mailbox.clone(),
+            on_fatal: self.on_fatal,
+        };
+        let (store, clock) = (Arc::clone(&self.store), Arc::clone(&self.clock));
+        let driver = Driver::new(shard, store, clock, self.observers, inbox, works);
+        let threads = vec![
+            spawn("hence-driver", move || driver.run()),
+            spawn("hence-commit", move || committer.run(&work_inbox)),
+            spawn("hence-read", move || reader.run(&read_inbox)),
+        ];
+        let inner = Inner {
+            mailbox: mailbox.clone(),
+            store: Arc::clone(&self.store),
+            clock: self.clock,
+            watchers,
+        };
+        Ok(Hence {
+            client: Client::new(inner),
+            mailbox,
+            handlers: self.handlers,
+            dispatch,
+            store: self.store,
+            epoch,
+            threads: Mutex::new(threads),
+        })
+    }
+}
+
+impl Hence {
+    /// Builds one on this store.
+    pub fn builder(store: Arc<dyn Store>) -> Builder {
+        Builder::new(store)
+    }
+
+    /// The way to ask it for something.
+    pub fn client(&self) -> Client {
+        self.client.clone()
+    }
+
+    /// Registers a handler while running; jobs that waited for it go ahead at once. The payload
+    /// is read as JSON, and the result is written as JSON.
+    pub fn handle<T, R, F, Fut>(&self, name: &str, function: F) -> Result<(), Error>
+    where
+        T: DeserializeOwned + Send + 'static,
+        R: Serialize,
+        F: Fn(T, Delivery) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<R, Failure>> + Send + 'static,
+    {
+        self.handlers.register(HandlerName::new(name)?, typed(function));
+        self.mailbox.send(Message::Handlers(self.handlers.names()))
+    }
+
+    /// Stops: accepts nothing, hands out nothing, waits this long for deliveries under way, gives
+    /// back what is left, makes everything durable, and ends the threads. A job given back is
+    /// delivered again by the next start.
+    pub async fn shutdown(self, grace: Duration) {
+        let (done, drained) = oneshot::channel();
+        if self.mailbox.send(Message::Drain(done)).is_ok() {
+            let mut drained = drained;
+            if tokio::time::timeout(grace, &mut drained).await.is_err() {
+                self.dispatch.give_all_back();
+                // The driver hears of each; when it has stopped meanwhile, there is nothing to wait for.
+                drop(drained.await);
+            }
+        }
+        drop(self.mailbox.send(Message::Stop));
+        let threads =
+            std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
+        let joined = tokio::task::spawn_blocking(move || {
+            for thread in threads {
+                if thread.join().is_err() {
+                    tracing::error!("a thread of hence panicked");
+                }
+            }
+        });
+        drop(joined.await);
+        if let Err(error) = self.store.release(SHARD, self.epoch).await {
+            tracing::warn!(%error, "could not give the shard up");
+        }
+    }
+}
+
+fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> JoinHandle<()> {
+    let thread = std::thread::Builder::new().name(name.to_owned());
+    thread.spawn(run).unwrap_or_else(|error| {
+        // Out of threads at the very start: there is no way to go on and nothing to lose.
+        unreachable!("cannot start the thread {name}: {error}")
+    })
+}
+
+fn shard_config(node: WorkerName, config: &Config) -> ShardConfig {
+    let default = ShardConfig::new(node);
+    ShardConfig {
+        pushes_max: config.pushes_max.unwrap_or(default.pushes_max),
+        handlers_max: config.handlers_max.unwrap_or(default.handlers_max),
+        window_jobs: config.window_jobs.unwrap_or(default.window_jobs),
+        window_bytes: config.window_bytes.unwrap_or(default.window_bytes),
+        unregistered_delay: config.unregistered_delay.unwrap_or(default.unregistered_delay),
+        dead_retention: config.dead_retention.unwrap_or(default.dead_retention),
+        hash_seed: rand::random(),
+        ..default
+    }
+}
+
+/// The facts that rebuild what the store says.
+fn snapshot(recovered: Recovered) -> Snapshot {
+    let queues = recovered.queues.into_iter();
+    let queues = queues.map(|(name, settings)| Change::QueuePut { name, settings });
+    let schedules = recovered.schedules.into_iter().map(|state| Change::SchedulePut { state });
+    let active = recovered.active.into_iter().flat_map(rebuild);
+    Snapshot {
+        next_number: recovered.next_number,
+        changes: queues.chain(schedules).chain(active).collect(),
+        counts: recovered.counts,
+    }
+}
+
+fn rebuild(live: LiveJob) -> Vec<Change> {
+    let LiveJob { job, progress, lease } = live;
+    let place = Place { due_at: progress.due_at, number: job.number };
+    let queue = job.name.queue.clone();
+    let put = Change::JobPut { job, progress, replaces: None, revives: None };
+    let granted = lease.map(|lease| Change::LeasesGranted {
+        first_token: lease.token,
+        holder: lease.holder,
+        at: lease.granted_at,
+        leases: vec![LeaseGrant { queue, place, attempt: lease.attempt, until: lease.until }],
+    });
+    std::iter::once(put).chain(granted).collect()
+}
+
+/// The default end: whatever is not durable by now is not acknowledged either.
+fn exit(error: &StoreError) {
+    tracing::error!(%error, "the store failed for good: ending the process");
+    // EX_IOERR
+    std::process::exit(74);
+}

@@ -1,0 +1,252 @@
+//! Makes facts durable, then lets go of what waited for them. Facts that arrive while a commit is
+//! under way form the next one: the slower the disk, the larger the groups.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, mpsc};
+use std::time::Duration;
+
+use hence_core::change::{Change, Place};
+use hence_core::effect::{Answer, Delivery};
+use hence_core::id::{Epoch, JobName, JobNumber, QueueName, ShardId, Token};
+use hence_core::input::Found;
+use hence_core::queue::Counts;
+use hence_core::time::Timestamp;
+use hence_store::{ErrorKind, ShardBatch, Store, StoreError, StoredJob};
+use tokio::runtime::Handle;
+use tokio::sync::oneshot;
+
+use crate::builder::OnFatal;
+use crate::clock::{Clock, Stopwatch, pause};
+use crate::dispatch::Dispatch;
+use crate::error::Error;
+use crate::mailbox::{LeaseReply, Mailbox, Message, Replies, Reply};
+use crate::observe::{Event, Observers};
+use crate::watch::Watchers;
+
+/// Facts in one commit: bounds the memory of a record, not the speed.
+const COMMIT_CHANGES_MAX: usize = 16_384;
+
+/// Between two tries of a commit or a read that failed for a passing reason.
+const TRY_AGAIN_AFTER: Duration = Duration::from_millis(100);
+
+/// Facts, and what may happen once they are durable.
+#[derive(Default)]
+pub(crate) struct Work {
+    pub(crate) changes: Vec<Change>,
+    pub(crate) counts: BTreeMap<QueueName, Counts>,
+    pub(crate) next_number: JobNumber,
+    pub(crate) after: Vec<After>,
+}
+
+/// What may happen once the facts before it are durable.
+pub(crate) enum After {
+    Reply(Reply, Result<Answer, Error>),
+    Replies(Replies, Vec<Result<Answer, Error>>),
+    Leased(LeaseReply, Vec<Delivery>),
+    Deliver(Delivery),
+    Abandon(Token),
+    Read(Read),
+    Drained(oneshot::Sender<()>),
+}
+
+/// Something to read from the store.
+pub(crate) enum Read {
+    Find(JobName),
+    Load { queue: QueueName, after: Place, limit: usize },
+    Sweep(Timestamp),
+}
+
+impl Work {
+    fn join(&mut self, other: Work) {
+        self.changes.extend(other.changes);
+        self.counts.extend(other.counts);
+        self.next_number = self.next_number.max(other.next_number);
+        self.after.extend(other.after);
+    }
+}
+
+/// The thread that commits.
+pub(crate) struct Committer {
+    pub(crate) shard: ShardId,
+    pub(crate) epoch: Epoch,
+    pub(crate) sequence: u64,
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) runtime: Handle,
+    pub(crate) observers: Observers,
+    pub(crate) watchers: Arc<Watchers>,
+    pub(crate) dispatch: Arc<Dispatch>,
+    pub(crate) mailbox: Mailbox,
+    pub(crate) reads: mpsc::Sender<Read>,
+    pub(crate) on_fatal: OnFatal,
+}
+
+impl Committer {
+    /// Commits until the driver hangs up.
+    pub(crate) fn run(mut self, works: &mpsc::Receiver<Work>) {
+        while let Ok(mut work) = works.recv() {
+            while work.changes.len() < COMMIT_CHANGES_MAX {
+                let Ok(next) = works.try_recv() else { break };
+                work.join(next);
+            }
+            if !work.changes.is_empty() || !work.counts.is_empty() {
+                if let Err(error) = self.commit(&mut work) {
+                    // Nothing that waits for these facts may happen any more.
+                    return (self.on_fatal)(&error);
+                }
+            }
+            self.let_go(work.after);
+        }
+    }
+
+    fn commit(&mut self, work: &mut Work) -> Result<(), StoreError> {
+        self.sequence += 1;
+        let batch = ShardBatch {
+            shard: self.shard,
+            epoch: self.epoch,
+            sequence: self.sequence,
+            changes: std::mem::take(&mut work.changes),
+            counts: std::mem::take(&mut work.counts).into_iter().collect(),
+            next_number: work.next_number,
+        };
+        loop {
+            let watch = Stopwatch::start();
+            match self.runtime.block_on(self.store.commit(vec![batch.clone()])) {
+                Ok(()) => {
+                    self.tell(&batch.changes, watch.elapsed());
+                    return Ok(());
+                }
+                Err(error) if error.is_retryable() => {
+                    self.observers.see(Event::CommitFailed { error: &error });
+                    pause(TRY_AGAIN_AFTER);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    fn tell(&self, changes: &[Change], took: Duration) {
+        for change in changes {
+            self.observers.see(Event::Changed(change));
+        }
+        self.observers.see(Event::Committed { changes: changes.len(), took });
+        self.watchers.tell(changes);
+    }
+
+    fn let_go(&self, after: Vec<After>) {
+        let now = self.clock.now();
+        let mut deliveries = Vec::new();
+        for after in after {
+            match after {
+                // A caller that has gone does not need its answer.
+                After::Reply(reply, answer) => drop(reply.send(answer)),
+                After::Replies(replies, answers) => drop(replies.send(answers)),
+                After::Leased(reply, leased) => self.hand_over(reply, leased, now),
+                After::Deliver(delivery) => {
+                    self.observers.see(Event::Delivering { delivery: &delivery, now });
+                    deliveries.push(delivery);
+                }
+                After::Abandon(token) => self.dispatch.abandon(token),
+                // The reader ends after this thread does.
+                After::Read(read) => drop(self.reads.send(read)),
+                After::Drained(done) => drop(done.send(())),
+            }
+        }
+        self.dispatch.deliver(deliveries);
+    }
+
+    /// Gives leased jobs to their worker, or back if it has gone meanwhile.
+    fn hand_over(&self, reply: LeaseReply, leased: Vec<Delivery>, now: Timestamp) {
+        for delivery in &leased {
+            self.observers.see(Event::Delivering { delivery, now });
+        }
+        let Err(Ok(unwanted)) = reply.send(Ok(leased)) else { return };
+        let tokens = unwanted.iter().map(|delivery| delivery.lease.token).collect();
+        drop(self.mailbox.send(Message::HandBack(tokens)));
+    }
+}
+
+/// The thread that reads: pages of the window, names, and the sweeping of what is out of date.
+pub(crate) struct Reader {
+    pub(crate) shard: ShardId,
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) runtime: Handle,
+    pub(crate) mailbox: Mailbox,
+    pub(crate) on_fatal: OnFatal,
+}
+
+/// Finished jobs removed in one sweep.
+const SWEEP_MAX: usize = 10_000;
+
+impl Reader {
+    /// Reads until the committer hangs up.
+    pub(crate) fn run(self, reads: &mpsc::Receiver<Read>) {
+        while let Ok(first) = reads.recv() {
+            let mut names = Vec::new();
+            let mut others = Vec::new();
+            for read in std::iter::once(first).chain(reads.try_iter()) {
+                match read {
+                    Read::Find(name) => names.push(name),
+                    Read::Load { .. } | Read::Sweep(_) => others.push(read),
+                }
+            }
+            let found = if names.is_empty() { Ok(()) } else { self.find(names) };
+            let result = found.and_then(|()| others.into_iter().try_for_each(|r| self.read(r)));
+            if let Err(error) = result {
+                return (self.on_fatal)(&error);
+            }
+        }
+    }
+
+    fn find(&self, names: Vec<JobName>) -> Result<(), StoreError> {
+        let now = self.clock.now();
+        let stored = self.patiently(|| self.store.get(self.shard, names.clone(), now))?;
+        assert!(stored.len() == names.len(), "one answer for each name");
+        let found = names.into_iter().zip(stored.into_iter().map(|job| job.map(as_found)));
+        drop(self.mailbox.send(Message::Found(found.collect())));
+        Ok(())
+    }
+
+    fn read(&self, read: Read) -> Result<(), StoreError> {
+        match read {
+            Read::Find(name) => self.find(vec![name]),
+            Read::Load { queue, after, limit } => {
+                let page =
+                    self.patiently(|| self.store.due(self.shard, queue.clone(), after, limit))?;
+                let more = page.len() >= limit;
+                let jobs = page.into_iter().map(|live| (live.job, live.progress)).collect();
+                drop(self.mailbox.send(Message::Loaded { queue, jobs, more }));
+                Ok(())
+            }
+            Read::Sweep(now) => {
+                let swept = self.patiently(|| self.store.sweep(self.shard, now, SWEEP_MAX))?;
+                drop(self.mailbox.send(Message::Swept(swept)));
+                Ok(())
+            }
+        }
+    }
+
+    /// Reads, again and again while the trouble is a passing one.
+    fn patiently<'a, T>(
+        &'a self,
+        read: impl Fn() -> hence_store::Answer<'a, T>,
+    ) -> Result<T, StoreError> {
+        loop {
+            match self.runtime.block_on(read()) {
+                Err(error) if error.kind() == ErrorKind::Unavailable => {
+                    tracing::warn!(%error, "read failed, trying again");
+                    pause(TRY_AGAIN_AFTER);
+                }
+                other => return other,
+            }
+        }
+    }
+}
+
+fn as_found(stored: StoredJob) -> Found {
+    match stored {
+        StoredJob::Live(live) => Found::Live(live.job, live.progress),
+        StoredJob::Finished(done) => Found::Finished(done.job, done.progress, done.finish),
+    }
+}

@@ -1,0 +1,86 @@
+//! Carries out deliveries: one task each, which can be stopped by its token.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use hence_core::effect::Delivery;
+use hence_core::id::Token;
+use hence_core::input::Report;
+use hence_core::job::Target as Where;
+use hence_delivery::Target;
+use hence_delivery::http::HttpSender;
+use hence_delivery::local::Handlers;
+use tokio::runtime::Handle;
+use tokio::task::AbortHandle;
+
+use crate::clock::deadline_in;
+use crate::mailbox::{Mailbox, Message};
+
+/// The deliveries under way.
+pub(crate) struct Dispatch {
+    runtime: Handle,
+    mailbox: Mailbox,
+    http: HttpSender,
+    handlers: Handlers,
+    running: Mutex<HashMap<Token, AbortHandle>>,
+}
+
+impl Dispatch {
+    pub(crate) fn new(
+        runtime: Handle,
+        mailbox: Mailbox,
+        http: HttpSender,
+        handlers: Handlers,
+    ) -> Self {
+        Dispatch { runtime, mailbox, http, handlers, running: Mutex::default() }
+    }
+
+    /// Starts these deliveries. Each ends with one report to the driver, unless it is abandoned.
+    pub(crate) fn deliver(self: &Arc<Self>, deliveries: Vec<Delivery>) {
+        if deliveries.is_empty() {
+            return;
+        }
+        // Held over the spawning: a task that ends at once waits to be entered before it leaves.
+        let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+        for delivery in deliveries {
+            let token = delivery.lease.token;
+            let this = Arc::clone(self);
+            let task = self.runtime.spawn(async move {
+                let report = this.hand_to_target(delivery).await;
+                this.forget(token);
+                // A driver that has stopped counts the attempt as unknown.
+                drop(this.mailbox.send(Message::Delivered(token, report)));
+            });
+            running.insert(token, task.abort_handle());
+        }
+    }
+
+    /// Stops a delivery; its outcome does not count any more.
+    pub(crate) fn abandon(&self, token: Token) {
+        if let Some(task) = self.forget(token) {
+            task.abort();
+        }
+    }
+
+    /// Stops all deliveries and gives their jobs back.
+    pub(crate) fn give_all_back(&self) {
+        let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+        for (token, task) in running.drain() {
+            task.abort();
+            drop(self.mailbox.send(Message::Delivered(token, Report::Released)));
+        }
+    }
+
+    async fn hand_to_target(&self, delivery: Delivery) -> Report {
+        let deadline = deadline_in(delivery.job.timeout);
+        match &delivery.job.target {
+            Where::Http(_) => self.http.deliver(delivery, deadline).await,
+            Where::Handler(_) => self.handlers.deliver(delivery, deadline).await,
+            Where::Worker => unreachable!("workers pull; nothing is pushed to them"),
+        }
+    }
+
+    fn forget(&self, token: Token) -> Option<AbortHandle> {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner).remove(&token)
+    }
+}

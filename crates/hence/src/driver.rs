@@ -1,0 +1,406 @@
+//! The loop: gather what happened, let the shard decide, pass its facts to the committer together
+//! with what waits for them, sleep until the next deadline. One thread owns the shard; nothing
+//! here decides anything.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
+use std::sync::{Arc, mpsc};
+
+use hence_core::effect::{Answer, Delivery, Effect};
+use hence_core::error::Rejection;
+use hence_core::id::QueueName;
+use hence_core::input::{Input, Nack, Request, Ticket};
+use hence_core::shard::Shard;
+use hence_core::time::{Millis, Timestamp};
+use hence_store::{Pressure, Store};
+use tokio::sync::oneshot;
+
+use crate::clock::Clock;
+use crate::commit::{After, Read, Work};
+use crate::error::Error;
+use crate::mailbox::{LeaseCall, LeaseReply, Message, PARTS_MAX, Replies, Reply};
+use crate::observe::{Event, Observers};
+
+/// Messages taken in before what they caused is passed on: bounds the wait of the first of them.
+const TURN_MAX: usize = 4_096;
+
+/// How often finished jobs whose time is up are swept.
+const SWEEP_EVERY: Millis = Millis::from_secs(10);
+
+/// How often a full store is looked at again.
+const LOOK_AGAIN: Millis = Millis::new(200);
+
+/// The thread that owns the shard.
+pub(crate) struct Driver {
+    shard: Shard,
+    store: Arc<dyn Store>,
+    clock: Arc<dyn Clock>,
+    observers: Observers,
+    inbox: Receiver<Message>,
+    works: Sender<Work>,
+    tickets: Tickets,
+    waiters: Waiters,
+    full: bool,
+    next_sweep: Timestamp,
+    draining: Option<oneshot::Sender<()>>,
+}
+
+/// Whether the loop goes on.
+enum Next {
+    GoOn,
+    Stop,
+}
+
+impl Driver {
+    pub(crate) fn new(
+        shard: Shard,
+        store: Arc<dyn Store>,
+        clock: Arc<dyn Clock>,
+        observers: Observers,
+        inbox: Receiver<Message>,
+        works: Sender<Work>,
+    ) -> Self {
+        let next_sweep = clock.now().plus(SWEEP_EVERY);
+        Driver {
+            shard,
+            store,
+            clock,
+            observers,
+            inbox,
+            works,
+            tickets: Tickets::default(),
+            waiters: Waiters::default(),
+            full: false,
+            next_sweep,
+            draining: None,
+        }
+    }
+
+    /// Drives until it is told to stop, or the committer is gone.
+    pub(crate) fn run(mut self) {
+        // What an earlier life left behind is settled before anybody asks.
+        let now = self.clock.now();
+        self.shard.handle(now, Input::Tick);
+        let mut next = self.pass_on(now);
+        while let Next::GoOn = next {
+            next = self.turn();
+        }
+    }
+
+    fn turn(&mut self) -> Next {
+        let first = self.next_message();
+        let now = self.clock.now();
+        self.look_at_pressure(now);
+        let mut taken = 0;
+        let mut message = first;
+        while let Some(one) = message {
+            if let Next::Stop = self.take(now, one) {
+                return Next::Stop;
+            }
+            taken += 1;
+            message = if taken < TURN_MAX { self.inbox.try_recv().ok() } else { None };
+        }
+        if taken == 0 || self.shard.deadline().is_some_and(|at| at <= now) {
+            self.shard.handle(now, Input::Tick);
+        }
+        self.pass_on(now)
+    }
+
+    /// The next message, or none when it is time for something.
+    fn next_message(&mut self) -> Option<Message> {
+        let look_again = self.full.then(|| self.clock.now().plus(LOOK_AGAIN));
+        let deadlines = [self.shard.deadline(), look_again, Some(self.next_sweep)];
+        let deadline = deadlines.into_iter().flatten().min();
+        match deadline.and_then(|at| self.clock.until(at)) {
+            Some(wait) => match self.inbox.recv_timeout(wait) {
+                Ok(message) => Some(message),
+                Err(RecvTimeoutError::Timeout) => None,
+                Err(RecvTimeoutError::Disconnected) => Some(Message::Stop),
+            },
+            None => Some(self.inbox.recv().unwrap_or(Message::Stop)),
+        }
+    }
+
+    fn take(&mut self, now: Timestamp, message: Message) -> Next {
+        match message {
+            Message::Ask(request, reply) => {
+                let ticket = self.tickets.issue(Pending::One(reply));
+                self.shard.handle(now, Input::Request { ticket, request });
+            }
+            Message::AskMany(requests, replies) => self.ask_many(now, requests, replies),
+            Message::Lease(call, reply) => self.lease(now, Waiter { call, reply }),
+            Message::HandBack(tokens) => {
+                for token in tokens {
+                    let how = Nack::Release { delay: Millis::ZERO };
+                    let request = Request::Nack { token, reason: None, how, random: 0 };
+                    let ticket = self.tickets.issue(Pending::Nobody);
+                    self.shard.handle(now, Input::Request { ticket, request });
+                }
+            }
+            Message::Delivered(token, report) => {
+                let random = rand::random();
+                self.shard.handle(now, Input::Delivered { token, report, random });
+            }
+            Message::Handlers(names) => self.shard.handle(now, Input::Handlers(names)),
+            Message::Found(all) => {
+                for (name, found) in all {
+                    self.shard.handle(now, Input::Found { name, found });
+                }
+            }
+            Message::Loaded { queue, jobs, more } => {
+                self.shard.handle(now, Input::Loaded { queue, jobs, more });
+            }
+            Message::Swept(all) => {
+                for (queue, dead) in all {
+                    self.shard.handle(now, Input::Swept { queue, dead });
+                }
+            }
+            Message::Poke => self.shard.handle(now, Input::Tick),
+            Message::Drain(done) => {
+                self.shard.handle(now, Input::Drain);
+                self.draining = Some(done);
+                self.waiters.send_home();
+            }
+            Message::Stop => return Next::Stop,
+        }
+        Next::GoOn
+    }
+
+    fn ask_many(&mut self, now: Timestamp, requests: Vec<Request>, replies: Replies) {
+        let count = requests.len();
+        let mut answers = Vec::with_capacity(count);
+        answers.resize_with(count, || None);
+        let first = self.tickets.issue(Pending::Many { answers, missing: count, replies });
+        for (part, request) in requests.into_iter().enumerate() {
+            let ticket = Ticket(first.0 + part as u64);
+            self.shard.handle(now, Input::Request { ticket, request });
+        }
+    }
+
+    fn lease(&mut self, now: Timestamp, waiter: Waiter) {
+        let LeaseCall { worker, queues, max, lease, .. } = waiter.call.clone();
+        let ticket = self.tickets.issue(Pending::Lease(waiter));
+        let request = Request::Lease { worker, queues, max, lease };
+        self.shard.handle(now, Input::Request { ticket, request });
+    }
+
+    /// Passes the shard's wishes on: facts, and behind them what waits for them.
+    fn pass_on(&mut self, now: Timestamp) -> Next {
+        let mut work = Work::default();
+        while let Some(effect) = self.shard.poll_effect() {
+            match effect {
+                Effect::Persist(change) => work.changes.push(change),
+                Effect::Reply { ticket, answer } => {
+                    let settled = self.tickets.settle(ticket, answer);
+                    self.settled(now, settled, &mut work.after);
+                }
+                Effect::Deliver(delivery) => work.after.push(After::Deliver(delivery)),
+                Effect::Abandon(token) => work.after.push(After::Abandon(token)),
+                Effect::Wake(queue) => self.wake(now, &queue),
+                Effect::Find(name) => work.after.push(After::Read(Read::Find(name))),
+                Effect::Load { queue, after, limit } => {
+                    work.after.push(After::Read(Read::Load { queue, after, limit }));
+                }
+            }
+        }
+        self.sweep(now, &mut work);
+        self.look_at_draining(&mut work);
+        work.counts.extend(self.shard.take_counts());
+        work.next_number = self.shard.next_number();
+        if work.changes.is_empty() && work.counts.is_empty() && work.after.is_empty() {
+            return Next::GoOn;
+        }
+        // Without a committer nothing can become durable any more: the end.
+        if self.works.send(work).is_err() { Next::Stop } else { Next::GoOn }
+    }
+
+    fn settled(&mut self, now: Timestamp, settled: Settled, after: &mut Vec<After>) {
+        match settled {
+            Settled::Nothing => {}
+            Settled::One(reply, answer) => after.push(After::Reply(reply, answer)),
+            Settled::Many(replies, answers) => after.push(After::Replies(replies, answers)),
+            Settled::Refused(waiter, error) => drop(waiter.reply.send(Err(error))),
+            Settled::Leased(waiter, jobs) if jobs.is_empty() && waiter.call.waits => {
+                self.waiters.add(waiter);
+            }
+            Settled::Leased(waiter, jobs) => {
+                let queues = waiter.call.queues;
+                after.push(After::Leased(waiter.reply, jobs));
+                // There may be more than this worker took.
+                for queue in &queues {
+                    self.wake(now, queue);
+                }
+            }
+        }
+    }
+
+    /// Jobs of a queue are ready: the worker that has waited longest asks again.
+    fn wake(&mut self, now: Timestamp, queue: &QueueName) {
+        if let Some(waiter) = self.waiters.next(queue) {
+            self.lease(now, waiter);
+        }
+    }
+
+    fn look_at_pressure(&mut self, now: Timestamp) {
+        let full = self.store.pressure() == Pressure::Full;
+        if full != self.full {
+            self.full = full;
+            self.observers.see(Event::StoreFull(full));
+            self.shard.handle(now, Input::StoreFull(full));
+        }
+    }
+
+    fn sweep(&mut self, now: Timestamp, work: &mut Work) {
+        if now >= self.next_sweep {
+            self.next_sweep = now.plus(SWEEP_EVERY);
+            work.after.push(After::Read(Read::Sweep(now)));
+        }
+    }
+
+    fn look_at_draining(&mut self, work: &mut Work) {
+        if self.shard.deliveries_running() == 0 {
+            work.after.extend(self.draining.take().map(After::Drained));
+        }
+    }
+}
+
+/// A worker waiting for jobs.
+pub(crate) struct Waiter {
+    call: LeaseCall,
+    reply: LeaseReply,
+}
+
+/// The workers waiting for jobs, longest waiting first.
+#[derive(Default)]
+struct Waiters {
+    next_id: u64,
+    by_id: BTreeMap<u64, Waiter>,
+    by_queue: HashMap<QueueName, BTreeSet<u64>>,
+    /// Grown to this, those that have gone are cleared away.
+    clear_at: usize,
+}
+
+impl Waiters {
+    fn add(&mut self, waiter: Waiter) {
+        if self.by_id.len() >= self.clear_at.max(64) {
+            self.by_id.retain(|_, waiter| !waiter.reply.is_closed());
+            let by_id = &self.by_id;
+            self.by_queue.retain(|_, ids| {
+                ids.retain(|id| by_id.contains_key(id));
+                !ids.is_empty()
+            });
+            self.clear_at = 2 * self.by_id.len();
+        }
+        self.next_id += 1;
+        for queue in &waiter.call.queues {
+            self.by_queue.entry(queue.clone()).or_default().insert(self.next_id);
+        }
+        self.by_id.insert(self.next_id, waiter);
+    }
+
+    /// Takes out the worker that has waited longest for this queue and is still there.
+    fn next(&mut self, queue: &QueueName) -> Option<Waiter> {
+        loop {
+            let id = *self.by_queue.get(queue)?.first()?;
+            let waiter = self.by_id.remove(&id);
+            let queues = waiter.as_ref().map_or(std::slice::from_ref(queue), |w| &w.call.queues);
+            for queue in queues {
+                if let Some(ids) = self.by_queue.get_mut(queue) {
+                    ids.remove(&id);
+                    if ids.is_empty() {
+                        self.by_queue.remove(queue);
+                    }
+                }
+            }
+            match waiter {
+                Some(waiter) if !waiter.reply.is_closed() => return Some(waiter),
+                _ => {}
+            }
+        }
+    }
+
+    /// Nothing will be handed out any more: they need not wait.
+    fn send_home(&mut self) {
+        self.by_queue.clear();
+        for (_, waiter) in std::mem::take(&mut self.by_id) {
+            drop(waiter.reply.send(Ok(Vec::new())));
+        }
+    }
+}
+
+/// The requests that the shard has not answered yet. A ticket is a slot and a part of it.
+#[derive(Default)]
+struct Tickets {
+    slots: Vec<Option<Pending>>,
+    free: Vec<usize>,
+}
+
+enum Pending {
+    One(Reply),
+    Many { answers: Vec<Option<Result<Answer, Error>>>, missing: usize, replies: Replies },
+    Lease(Waiter),
+    Nobody,
+}
+
+/// What an answer leads to.
+enum Settled {
+    Nothing,
+    One(Reply, Result<Answer, Error>),
+    Many(Replies, Vec<Result<Answer, Error>>),
+    Leased(Waiter, Vec<Delivery>),
+    Refused(Waiter, Error),
+}
+
+const PART_BITS: u32 = 16;
+const _: () = assert!(PARTS_MAX < 1 << PART_BITS);
+
+impl Tickets {
+    /// A ticket for the first part; the others follow it.
+    fn issue(&mut self, pending: Pending) -> Ticket {
+        let slot = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(None);
+            self.slots.len() - 1
+        });
+        self.slots[slot] = Some(pending);
+        Ticket((slot as u64) << PART_BITS)
+    }
+
+    fn settle(&mut self, ticket: Ticket, answer: Result<Answer, Rejection>) -> Settled {
+        let slot = (ticket.0 >> PART_BITS) as usize;
+        let part = (ticket.0 & ((1 << PART_BITS) - 1)) as usize;
+        let answer = answer.map_err(Error::from);
+        if let Some(Pending::Many { answers, missing, .. }) = &mut self.slots[slot] {
+            assert!(answers[part].is_none(), "a request is answered once");
+            answers[part] = Some(answer);
+            *missing -= 1;
+            if *missing > 0 {
+                return Settled::Nothing;
+            }
+            return self.settle_many(slot);
+        }
+        self.free.push(slot);
+        match self.slots[slot].take() {
+            Some(Pending::One(reply)) => Settled::One(reply, answer),
+            Some(Pending::Lease(waiter)) => match answer {
+                Ok(Answer::Leased(jobs)) => Settled::Leased(waiter, jobs),
+                Ok(other) => unreachable!("a lease is answered with jobs, not {other:?}"),
+                Err(error) => Settled::Refused(waiter, error),
+            },
+            Some(Pending::Nobody) => Settled::Nothing,
+            Some(Pending::Many { .. }) | None => unreachable!("a request is answered once"),
+        }
+    }
+
+    fn settle_many(&mut self, slot: usize) -> Settled {
+        self.free.push(slot);
+        let Some(Pending::Many { answers, replies, .. }) = self.slots[slot].take() else {
+            unreachable!("only batches have parts");
+        };
+        Settled::Many(replies, answers.into_iter().flatten().collect())
+    }
+}
+
+/// The channel between driver and committer.
+pub(crate) fn works() -> (Sender<Work>, Receiver<Work>) {
+    mpsc::channel()
+}

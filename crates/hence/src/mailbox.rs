@@ -1,0 +1,172 @@
+//! The way to the driver: one queue of messages, bounded by how many requests may wait.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc;
+use std::time::Duration;
+
+use hence_core::effect::{Answer, Delivery};
+use hence_core::id::{HandlerName, JobId, JobName, QueueName, Token, WorkerName};
+use hence_core::input::{Found, Report, Request};
+use hence_core::job::{Job, Progress};
+use hence_core::time::{Millis, Timestamp};
+use tokio::sync::oneshot;
+
+use crate::error::Error;
+
+/// Requests that may wait for the driver or for their commit. Beyond it callers are told to come
+/// back: a queue that only grows helps nobody.
+const WAITING_MAX: usize = 200_000;
+
+/// Requests in one message: a ticket has room for so many parts.
+pub(crate) const PARTS_MAX: usize = 65_535;
+
+pub(crate) type Reply = oneshot::Sender<Result<Answer, Error>>;
+pub(crate) type Replies = oneshot::Sender<Vec<Result<Answer, Error>>>;
+pub(crate) type LeaseReply = oneshot::Sender<Result<Vec<Delivery>, Error>>;
+
+/// Everything the driver can be told.
+pub(crate) enum Message {
+    Ask(Request, Reply),
+    AskMany(Vec<Request>, Replies),
+    Lease(LeaseCall, LeaseReply),
+    /// Jobs were leased for somebody who has gone: give them back.
+    HandBack(Vec<Token>),
+    Delivered(Token, Report),
+    Handlers(Vec<HandlerName>),
+    Found(Vec<(JobName, Option<Found>)>),
+    Loaded {
+        queue: QueueName,
+        jobs: Vec<(Arc<Job>, Progress)>,
+        more: bool,
+    },
+    Swept(Vec<(QueueName, u64)>),
+    /// The time was moved by hand, or something else changed that needs a look.
+    Poke,
+    /// Accept and hand out nothing any more; tell when nothing of ours is under way.
+    Drain(oneshot::Sender<()>),
+    /// End the threads.
+    Stop,
+}
+
+/// A worker's call for jobs.
+#[derive(Clone, Debug)]
+pub(crate) struct LeaseCall {
+    pub(crate) worker: WorkerName,
+    pub(crate) queues: Vec<QueueName>,
+    pub(crate) max: u32,
+    pub(crate) lease: Option<Millis>,
+    /// Whether it waits when there is nothing.
+    pub(crate) waits: bool,
+}
+
+/// The sending end. Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct Mailbox {
+    messages: mpsc::Sender<Message>,
+    waiting: Arc<AtomicUsize>,
+}
+
+/// Gives the places of waiting requests back, however the wait ends.
+struct Places<'a> {
+    waiting: &'a AtomicUsize,
+    count: usize,
+}
+
+impl Drop for Places<'_> {
+    fn drop(&mut self) {
+        self.waiting.fetch_sub(self.count, Ordering::Relaxed);
+    }
+}
+
+impl Mailbox {
+    pub(crate) fn new() -> (Self, mpsc::Receiver<Message>) {
+        let (messages, inbox) = mpsc::channel();
+        (Mailbox { messages, waiting: Arc::default() }, inbox)
+    }
+
+    /// Asks and waits for the answer.
+    pub(crate) async fn ask(&self, request: Request) -> Result<Answer, Error> {
+        let _places = self.take_places(1)?;
+        let (reply, answer) = oneshot::channel();
+        self.send(Message::Ask(request, reply))?;
+        answer.await.map_err(|_| Error::Stopped)?
+    }
+
+    /// Asks many things at once and waits for all answers, in order.
+    pub(crate) async fn ask_many(
+        &self,
+        requests: Vec<Request>,
+    ) -> Result<Vec<Result<Answer, Error>>, Error> {
+        if requests.is_empty() {
+            return Ok(Vec::new());
+        }
+        assert!(requests.len() <= PARTS_MAX, "callers keep to the limits of a batch");
+        let _places = self.take_places(requests.len())?;
+        let (reply, answers) = oneshot::channel();
+        self.send(Message::AskMany(requests, reply))?;
+        answers.await.map_err(|_| Error::Stopped)
+    }
+
+    /// Asks for jobs, and waits for some if the call says so. When the wait ends first, whatever
+    /// was on its way is given back.
+    pub(crate) async fn lease(
+        &self,
+        call: LeaseCall,
+        wait: Duration,
+    ) -> Result<Vec<Delivery>, Error> {
+        let (reply, answer) = oneshot::channel();
+        let waits = call.waits;
+        self.send(Message::Lease(call, reply))?;
+        if !waits {
+            return answer.await.map_err(|_| Error::Stopped)?;
+        }
+        match tokio::time::timeout(wait, answer).await {
+            Ok(answer) => answer.map_err(|_| Error::Stopped)?,
+            Err(_) => Ok(Vec::new()),
+        }
+    }
+
+    /// Tells the driver something. Fails only when it has stopped.
+    pub(crate) fn send(&self, message: Message) -> Result<(), Error> {
+        self.messages.send(message).map_err(|_| Error::Stopped)
+    }
+
+    fn take_places(&self, count: usize) -> Result<Places<'_>, Error> {
+        let before = self.waiting.fetch_add(count, Ordering::Relaxed);
+        let places = Places { waiting: &self.waiting, count };
+        if before + count > WAITING_MAX {
+            return Err(Error::Busy);
+        }
+        Ok(places)
+    }
+}
+
+/// A fresh id that sorts by time: 48 bits of milliseconds and 80 random bits, as a ULID.
+pub(crate) fn draw_id(now: Timestamp) -> JobId {
+    const DIGITS: &[u8; 32] = b"0123456789ABCDEFGHJKMNPQRSTVWXYZ";
+    let millis = u128::from(now.as_millis().max(0) as u64) & 0xffff_ffff_ffff;
+    let random = rand::random::<u128>() >> 48;
+    let value = millis << 80 | random;
+    let mut text = [0u8; 26];
+    for (at, digit) in text.iter_mut().enumerate() {
+        let shift = 5 * (25 - at);
+        *digit = DIGITS[(value >> shift) as usize & 31];
+    }
+    let text = std::str::from_utf8(&text).unwrap_or_default();
+    JobId::new(text).unwrap_or_else(|_| unreachable!("a drawn id is a name"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn drawn_ids_sort_by_time_and_differ() {
+        let early = draw_id(Timestamp::from_millis(1_789_000_000_000));
+        let late = draw_id(Timestamp::from_millis(1_789_000_000_001));
+        assert!(early < late);
+        assert_eq!(early.as_str().len(), 26);
+        assert_ne!(draw_id(Timestamp::EPOCH), draw_id(Timestamp::EPOCH));
+    }
+}

@@ -1,0 +1,158 @@
+//! What can be seen of the work: every durable fact, every delivery, every commit. Metrics and logs
+//! are made from these, never by asking the store.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use hence_core::change::Change;
+use hence_core::effect::Delivery;
+use hence_core::job::{AttemptEnd, AttemptRecord, Outcome};
+use hence_core::schedule::Fate;
+use hence_core::time::Timestamp;
+
+/// Something worth a metric or a log line.
+#[derive(Clone, Copy, Debug)]
+pub enum Event<'a> {
+    /// A fact is durable.
+    Changed(&'a Change),
+    /// A job is being handed to its target; `now` against its due time is its lateness.
+    Delivering {
+        /// Which.
+        delivery: &'a Delivery,
+        /// When.
+        now: Timestamp,
+    },
+    /// A commit succeeded.
+    Committed {
+        /// How many facts it held.
+        changes: usize,
+        /// How long it took.
+        took: Duration,
+    },
+    /// A commit failed and will be tried again.
+    CommitFailed {
+        /// Why.
+        error: &'a hence_store::StoreError,
+    },
+    /// The store ran out of room, or has room again.
+    StoreFull(bool),
+}
+
+/// Sees everything; must be quick, since the work waits for it.
+pub trait Observer: Send + Sync + 'static {
+    /// Sees one event.
+    fn observe(&self, event: Event<'_>);
+}
+
+/// All observers, the log first.
+#[derive(Clone, Default)]
+pub(crate) struct Observers(pub(crate) Vec<Arc<dyn Observer>>);
+
+impl Observers {
+    pub(crate) fn see(&self, event: Event<'_>) {
+        log(event);
+        for observer in &self.0 {
+            observer.observe(event);
+        }
+    }
+}
+
+/// One log event at each step of a job's life, with ids, never with payloads.
+fn log(event: Event<'_>) {
+    match event {
+        Event::Changed(change) => log_change(change),
+        Event::Delivering { delivery, now } => {
+            let (job, lease) = (&delivery.job, &delivery.lease);
+            tracing::info!(
+                target: "hence::job", job = %job.name, number = job.number.0,
+                attempt = lease.attempt, token = %lease.token, holder = %lease.holder,
+                late_ms = now.since(delivery.due_at).get(), "delivering"
+            );
+        }
+        Event::Committed { changes, took } => {
+            tracing::trace!(changes, took_us = took.as_micros() as u64, "committed");
+        }
+        Event::CommitFailed { error } => {
+            tracing::warn!(%error, "commit failed, trying again");
+        }
+        Event::StoreFull(true) => tracing::warn!("the store is full: new jobs are refused"),
+        Event::StoreFull(false) => tracing::info!("the store has room again"),
+    }
+}
+
+fn log_change(change: &Change) {
+    match change {
+        Change::JobPut { job, progress, replaces, revives } => tracing::info!(
+            target: "hence::job", job = %job.name, number = job.number.0, due_at = %progress.due_at,
+            replaced = replaces.is_some(), replayed = revives.is_some(), "scheduled"
+        ),
+        Change::JobMoved { job, progress, ended, .. } => {
+            log_attempt(job, ended.as_ref());
+            tracing::info!(
+                target: "hence::job", job = %job.name, number = job.number.0,
+                due_at = %progress.due_at, attempts = progress.attempts, "waiting again"
+            );
+        }
+        Change::LeasesGranted { first_token, holder, leases, .. } => tracing::debug!(
+            target: "hence::job", %holder, first_token = %first_token, jobs = leases.len(), "leased"
+        ),
+        Change::LeaseExtended { place, token, until, .. } => tracing::info!(
+            target: "hence::job", number = place.number.0, %token, %until, "lease extended"
+        ),
+        Change::JobFinished { job, progress, finish, ended, .. } => {
+            log_attempt(job, ended.as_ref());
+            let (outcome, reason) = (finish.outcome.as_str(), finish.reason.as_deref());
+            if finish.outcome == Outcome::Dead {
+                tracing::error!(
+                    target: "hence::job", job = %job.name, number = job.number.0,
+                    attempts = progress.attempts, outcome, reason, "finished"
+                );
+            } else {
+                tracing::info!(
+                    target: "hence::job", job = %job.name, number = job.number.0,
+                    attempts = progress.attempts, outcome, reason, "finished"
+                );
+            }
+        }
+        Change::JobForgotten { job, .. } => tracing::info!(
+            target: "hence::job", job = %job.name, number = job.number.0, "forgotten"
+        ),
+        Change::SchedulePut { state } => tracing::debug!(
+            target: "hence::schedule", schedule = %state.schedule.id, next_at = ?state.next_at,
+            paused = state.schedule.paused, "put"
+        ),
+        Change::ScheduleRemoved { id } => {
+            tracing::info!(target: "hence::schedule", schedule = %id, "removed");
+        }
+        Change::OccurrenceRecorded { record } => match record.fate {
+            Fate::Ran(job) | Fate::Triggered(job) => tracing::info!(
+                target: "hence::schedule", schedule = %record.schedule, at = %record.at,
+                number = job.0, "ticked"
+            ),
+            Fate::Coalesced(ticks) => tracing::warn!(
+                target: "hence::schedule", schedule = %record.schedule, until = %record.at, ticks,
+                "missed ticks coalesced"
+            ),
+        },
+        Change::QueuePut { name, settings } => {
+            tracing::info!(target: "hence::queue", queue = %name, ?settings, "settings changed");
+        }
+    }
+}
+
+fn log_attempt(job: &hence_core::job::Job, ended: Option<&AttemptRecord>) {
+    let Some(attempt) = ended else { return };
+    let took_ms = attempt.ended_at.since(attempt.started_at).get();
+    if attempt.end == AttemptEnd::Succeeded {
+        tracing::info!(
+            target: "hence::job", job = %job.name, attempt = attempt.attempt,
+            token = %attempt.token, took_ms, "succeeded"
+        );
+    } else {
+        tracing::warn!(
+            target: "hence::job", job = %job.name, attempt = attempt.attempt,
+            token = %attempt.token, took_ms, end = attempt.end.as_str(),
+            reason = attempt.reason.as_deref(), "attempt ended"
+        );
+    }
+}
