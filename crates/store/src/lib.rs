@@ -37,6 +37,8 @@ use hence_core::schedule::{OccurrenceRecord, ScheduleState};
 use hence_core::time::Timestamp;
 
 pub mod codec;
+#[cfg(feature = "conformance")]
+pub mod conformance;
 pub mod error;
 pub mod memory;
 

@@ -1,0 +1,26 @@
+//! The reference engine keeps its own promises.
+
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use hence_store::conformance::{self, Harness};
+use hence_store::{Capabilities, MemoryStore, Store, StoreError};
+
+struct Memory(MemoryStore);
+
+impl Harness for Memory {
+    fn open(&self) -> BoxFuture<'_, Result<Arc<dyn Store>, StoreError>> {
+        let store: Arc<dyn Store> = Arc::new(self.0.clone());
+        std::future::ready(Ok(store)).boxed()
+    }
+
+    fn keeps(&self, _: &Capabilities) -> bool {
+        true // this value outlives the handles that the cases drop
+    }
+}
+
+fn main() -> ExitCode {
+    conformance::main("memory", || Memory(MemoryStore::new(4)))
+}
