@@ -87,9 +87,9 @@ pub const DEAD_RETENTION_DEFAULT: Millis = Millis::from_secs(30 * 24 * 3600);
 pub const UNREGISTERED_DELAY_DEFAULT: Millis = Millis::from_secs(5);
 /// Default lease of a pulled job when neither worker nor job says otherwise.
 pub const LEASE_DEFAULT: Millis = TIMEOUT_DEFAULT;
-/// Default number of jobs of a queue kept in memory.
+/// Default number of jobs kept in memory.
 pub const WINDOW_JOBS_DEFAULT: usize = 100_000;
-/// Default payload bytes of a queue kept in memory.
+/// Default payload bytes kept in memory.
 pub const WINDOW_BYTES_DEFAULT: usize = 64 * 1024 * 1024;
 /// Default number of pushes (HTTP and the like) under way at once.
 pub const PUSHES_DEFAULT: u32 = 256;

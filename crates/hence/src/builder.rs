@@ -39,9 +39,9 @@ pub struct Config {
     pub pushes_max: Option<u32>,
     /// In-process handlers under way at once.
     pub handlers_max: Option<u32>,
-    /// Jobs of a queue kept in memory; the rest waits in the store.
+    /// Jobs kept in memory, shared by the queues; the rest waits in the store.
     pub window_jobs: Option<usize>,
-    /// Payload bytes of a queue kept in memory.
+    /// Payload bytes kept in memory, shared by the queues.
     pub window_bytes: Option<usize>,
     /// How long a job whose handler is not registered waits before it is tried again.
     pub unregistered_delay: Option<hence_core::time::Millis>,

@@ -23,7 +23,7 @@ pub trait Clock: Send + Sync + 'static {
 
 /// A forward step of the wall clock larger than this is not believed at once: a mistaken clock
 /// must not fire everything that is due in the next month.
-const STEP_BELIEVED: Duration = Duration::from_secs(3600);
+const STEP_BELIEVED: Duration = Duration::from_hours(1);
 
 /// A large step is believed when it has lasted this long.
 const STEP_CONFIRMED_AFTER: Duration = Duration::from_secs(5);
@@ -76,7 +76,7 @@ impl Steps {
             Some((seen, since)) if offset.abs_diff(seen) < STEP_BELIEVED => {
                 if boot.saturating_sub(since) >= STEP_CONFIRMED_AFTER {
                     tracing::warn!(
-                        step_secs = (offset - believed).as_secs(),
+                        step_secs = offset.saturating_sub(believed).as_secs(),
                         "clock step confirmed"
                     );
                     self.offset = Some(offset);
@@ -86,7 +86,7 @@ impl Steps {
             }
             _ => {
                 tracing::warn!(
-                    step_secs = (offset - believed).as_secs(),
+                    step_secs = offset.saturating_sub(believed).as_secs(),
                     "the wall clock jumped ahead; held until it has stayed there for 5 s"
                 );
                 self.doubted = Some((offset, boot));

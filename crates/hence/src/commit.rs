@@ -89,11 +89,11 @@ impl Committer {
                 let Ok(next) = works.try_recv() else { break };
                 work.join(next);
             }
-            if !work.changes.is_empty() || !work.counts.is_empty() {
-                if let Err(error) = self.commit(&mut work) {
-                    // Nothing that waits for these facts may happen any more.
-                    return (self.on_fatal)(&error);
-                }
+            if (!work.changes.is_empty() || !work.counts.is_empty())
+                && let Err(error) = self.commit(&mut work)
+            {
+                // Nothing that waits for these facts may happen any more.
+                return (self.on_fatal)(&error);
             }
             self.let_go(work.after);
         }

@@ -1,7 +1,7 @@
 //! Carries out deliveries: one task each, which can be stopped by its token.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use hence_core::effect::Delivery;
 use hence_core::id::Token;
@@ -22,7 +22,14 @@ pub(crate) struct Dispatch {
     mailbox: Mailbox,
     http: HttpSender,
     handlers: Handlers,
-    running: Mutex<HashMap<Token, AbortHandle>>,
+    running: Mutex<Running>,
+}
+
+#[derive(Default)]
+struct Running {
+    by_token: HashMap<Token, AbortHandle>,
+    /// Nothing is started any more: what comes is given back.
+    closed: bool,
 }
 
 impl Dispatch {
@@ -41,9 +48,13 @@ impl Dispatch {
             return;
         }
         // Held over the spawning: a task that ends at once waits to be entered before it leaves.
-        let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut running = self.lock();
         for delivery in deliveries {
             let token = delivery.lease.token;
+            if running.closed {
+                drop(self.mailbox.send(Message::Delivered(token, Report::Released)));
+                continue;
+            }
             let this = Arc::clone(self);
             let task = self.runtime.spawn(async move {
                 let report = this.hand_to_target(delivery).await;
@@ -51,7 +62,7 @@ impl Dispatch {
                 // A driver that has stopped counts the attempt as unknown.
                 drop(this.mailbox.send(Message::Delivered(token, report)));
             });
-            running.insert(token, task.abort_handle());
+            running.by_token.insert(token, task.abort_handle());
         }
     }
 
@@ -62,10 +73,11 @@ impl Dispatch {
         }
     }
 
-    /// Stops all deliveries and gives their jobs back.
+    /// Stops all deliveries and gives their jobs back, also of those that are still to come.
     pub(crate) fn give_all_back(&self) {
-        let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
-        for (token, task) in running.drain() {
+        let mut running = self.lock();
+        running.closed = true;
+        for (token, task) in running.by_token.drain() {
             task.abort();
             drop(self.mailbox.send(Message::Delivered(token, Report::Released)));
         }
@@ -81,6 +93,10 @@ impl Dispatch {
     }
 
     fn forget(&self, token: Token) -> Option<AbortHandle> {
-        self.running.lock().unwrap_or_else(PoisonError::into_inner).remove(&token)
+        self.lock().by_token.remove(&token)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Running> {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -42,7 +42,9 @@ pub(crate) struct Driver {
     waiters: Waiters,
     full: bool,
     next_sweep: Timestamp,
+    /// Whoever waits for the last delivery to end.
     draining: Option<oneshot::Sender<()>>,
+    closing: bool,
 }
 
 /// Whether the loop goes on.
@@ -73,6 +75,7 @@ impl Driver {
             full: false,
             next_sweep,
             draining: None,
+            closing: false,
         }
     }
 
@@ -159,6 +162,7 @@ impl Driver {
             Message::Drain(done) => {
                 self.shard.handle(now, Input::Drain);
                 self.draining = Some(done);
+                self.closing = true;
                 self.waiters.send_home();
             }
             Message::Stop => return Next::Stop,
@@ -220,7 +224,9 @@ impl Driver {
             Settled::One(reply, answer) => after.push(After::Reply(reply, answer)),
             Settled::Many(replies, answers) => after.push(After::Replies(replies, answers)),
             Settled::Refused(waiter, error) => drop(waiter.reply.send(Err(error))),
-            Settled::Leased(waiter, jobs) if jobs.is_empty() && waiter.call.waits => {
+            Settled::Leased(waiter, jobs)
+                if jobs.is_empty() && waiter.call.waits && !self.closing =>
+            {
                 self.waiters.add(waiter);
             }
             Settled::Leased(waiter, jobs) => {

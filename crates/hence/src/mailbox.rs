@@ -6,6 +6,7 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use hence_core::effect::{Answer, Delivery};
+use hence_core::error::Rejection;
 use hence_core::id::{HandlerName, JobId, JobName, QueueName, Token, WorkerName};
 use hence_core::input::{Found, Report, Request};
 use hence_core::job::{Job, Progress};
@@ -43,6 +44,8 @@ pub(crate) enum Message {
     Swept(Vec<(QueueName, u64)>),
     /// The time was moved by hand, or something else changed that needs a look.
     Poke,
+    /// Tell when nothing is due, under way or being read, and when something is due next.
+    Settle(oneshot::Sender<Option<Timestamp>>),
     /// Accept and hand out nothing any more; tell when nothing of ours is under way.
     Drain(oneshot::Sender<()>),
     /// End the threads.
@@ -101,7 +104,9 @@ impl Mailbox {
         if requests.is_empty() {
             return Ok(Vec::new());
         }
-        assert!(requests.len() <= PARTS_MAX, "callers keep to the limits of a batch");
+        if requests.len() > PARTS_MAX {
+            return Err(Rejection::too_long("batch", requests.len(), PARTS_MAX).into());
+        }
         let _places = self.take_places(requests.len())?;
         let (reply, answers) = oneshot::channel();
         self.send(Message::AskMany(requests, reply))?;
@@ -117,11 +122,12 @@ impl Mailbox {
     ) -> Result<Vec<Delivery>, Error> {
         let (reply, answer) = oneshot::channel();
         let waits = call.waits;
+        let mut claim = Claim { mailbox: self, answer };
         self.send(Message::Lease(call, reply))?;
         if !waits {
-            return answer.await.map_err(|_| Error::Stopped)?;
+            return (&mut claim.answer).await.map_err(|_| Error::Stopped)?;
         }
-        match tokio::time::timeout(wait, answer).await {
+        match tokio::time::timeout(wait, &mut claim.answer).await {
             Ok(answer) => answer.map_err(|_| Error::Stopped)?,
             Err(_) => Ok(Vec::new()),
         }
@@ -139,6 +145,23 @@ impl Mailbox {
             return Err(Error::Busy);
         }
         Ok(places)
+    }
+}
+
+/// Jobs on their way to a worker. If it goes away between their being sent and its looking, they
+/// are given back here: the sender could not know.
+struct Claim<'a> {
+    mailbox: &'a Mailbox,
+    answer: oneshot::Receiver<Result<Vec<Delivery>, Error>>,
+}
+
+impl Drop for Claim<'_> {
+    fn drop(&mut self) {
+        self.answer.close();
+        if let Ok(Ok(unseen)) = self.answer.try_recv() {
+            let tokens = unseen.iter().map(|delivery| delivery.lease.token).collect();
+            drop(self.mailbox.send(Message::HandBack(tokens)));
+        }
     }
 }
 

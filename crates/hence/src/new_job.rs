@@ -243,9 +243,8 @@ fn digest_id(prefix: &str, parts: &[&[u8]]) -> Result<JobId, Rejection> {
     for part in parts {
         digest.update(part);
     }
-    let mut id = prefix.to_owned();
-    for byte in digest.finalize() {
-        id.push_str(&format!("{byte:02x}"));
-    }
-    JobId::new(&id)
+    let digest = digest.finalize();
+    let hex = digest.iter().flat_map(|byte| [byte >> 4, byte & 15]);
+    let hex = hex.filter_map(|digit| char::from_digit(u32::from(digit), 16));
+    JobId::new(&prefix.chars().chain(hex).collect::<String>())
 }

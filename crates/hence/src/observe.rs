@@ -143,12 +143,8 @@ fn log_change(change: &Change) {
 fn log_attempt(job: &hence_core::job::Job, ended: Option<&AttemptRecord>) {
     let Some(attempt) = ended else { return };
     let took_ms = attempt.ended_at.since(attempt.started_at).get();
-    if attempt.end == AttemptEnd::Succeeded {
-        tracing::info!(
-            target: "hence::job", job = %job.name, attempt = attempt.attempt,
-            token = %attempt.token, took_ms, "succeeded"
-        );
-    } else {
+    // A success is told once, by the end of its job.
+    if attempt.end != AttemptEnd::Succeeded {
         tracing::warn!(
             target: "hence::job", job = %job.name, attempt = attempt.attempt,
             token = %attempt.token, took_ms, end = attempt.end.as_str(),

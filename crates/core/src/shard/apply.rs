@@ -325,10 +325,10 @@ impl Shard {
     }
 
     fn remember(&mut self, token: Token, outcome: Outcome) {
-        if self.finished_order.len() >= limits::FINISHED_TOKENS_MAX {
-            if let Some(oldest) = self.finished_order.pop_front() {
-                self.finished.remove(&oldest);
-            }
+        if self.finished_order.len() >= limits::FINISHED_TOKENS_MAX
+            && let Some(oldest) = self.finished_order.pop_front()
+        {
+            self.finished.remove(&oldest);
         }
         self.finished.insert(token, outcome);
         self.finished_order.push_back(token);
@@ -340,10 +340,11 @@ impl Shard {
             let at = self.queue_at(name);
             self.queues[at].counts = *counts;
         }
-        for queue in &mut self.queues {
+        for (at, queue) in self.queues.iter_mut().enumerate() {
             let here = (queue.in_memory + queue.holding.len()) as u64;
             if queue.counts.pending > here {
                 queue.through = Place::FIRST;
+                self.far.insert(at);
             }
         }
         self.touched.clear();

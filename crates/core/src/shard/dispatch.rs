@@ -106,11 +106,11 @@ impl Shard {
         max: u32,
         lease: Option<Millis>,
     ) -> Result<Answer, Rejection> {
-        if let Some(lease) = lease {
-            if lease < limits::LEASE_MIN || lease > limits::LEASE_MAX {
-                let (low, high) = (limits::LEASE_MIN, limits::LEASE_MAX);
-                return Err(Rejection::out_of_range("lease", low, high));
-            }
+        if let Some(lease) = lease
+            && (lease < limits::LEASE_MIN || lease > limits::LEASE_MAX)
+        {
+            let (low, high) = (limits::LEASE_MIN, limits::LEASE_MAX);
+            return Err(Rejection::out_of_range("lease", low, high));
         }
         let max = max.min(limits::LEASE_BATCH_MAX) as usize;
         let mut grants = self.new_grants(worker.clone());
@@ -142,17 +142,21 @@ impl Shard {
         grants: &mut Grants,
     ) -> Start {
         let Some((place, number)) = self.head(at, lane) else { return Start::Closed };
-        assert!(place.due_at <= now, "never before its due time");
+        if place.due_at > now {
+            // It was due, and then the clock was set back: it is not due any more.
+            self.alarms.insert((place.due_at, Alarm::Rate(at)));
+            return Start::Closed;
+        }
         let entry = &self.jobs[&number];
         if entry.job.expires_at.is_some_and(|expiry| expiry <= now) {
             self.expire_waiting(now, number);
             return Start::PassedOver;
         }
-        if let Target::Handler(name) = &entry.job.target {
-            if !self.handlers.contains(name) {
-                self.park(now, at, number);
-                return Start::PassedOver;
-            }
+        if let Target::Handler(name) = &entry.job.target
+            && !self.handlers.contains(name)
+        {
+            self.park(now, at, number);
+            return Start::PassedOver;
         }
         if !self.may_start(now, at) {
             return Start::Closed;

@@ -36,7 +36,7 @@ impl Shard {
             Report::Failed { reason, retry_after, permanent } => {
                 let reason = Some(cut_reason(&reason));
                 let end = AttemptEnd::Failed;
-                self.fail(now, number, Failure { end, reason, retry_after, permanent, random });
+                self.fail(now, number, &Failure { end, reason, retry_after, permanent, random });
             }
             Report::TimedOut => self.time_out(now, number, random),
             Report::Unregistered => {
@@ -84,7 +84,7 @@ impl Shard {
             Nack::Retry { delay } => {
                 check_delay(delay.unwrap_or_default())?;
                 let (retry_after, permanent) = (delay, false);
-                self.fail(now, number, Failure { end, reason, retry_after, permanent, random });
+                self.fail(now, number, &Failure { end, reason, retry_after, permanent, random });
             }
             Nack::Release { delay } => {
                 check_delay(delay)?;
@@ -92,7 +92,7 @@ impl Shard {
             }
             Nack::Dead => {
                 let (retry_after, permanent) = (None, true);
-                self.fail(now, number, Failure { end, reason, retry_after, permanent, random });
+                self.fail(now, number, &Failure { end, reason, retry_after, permanent, random });
             }
         }
         Ok(Answer::Done)
@@ -185,10 +185,10 @@ impl Shard {
     fn time_out(&mut self, now: Timestamp, number: JobNumber, random: u64) {
         let (reason, retry_after, permanent) = (None, None, false);
         let end = AttemptEnd::TimedOut;
-        self.fail(now, number, Failure { end, reason, retry_after, permanent, random });
+        self.fail(now, number, &Failure { end, reason, retry_after, permanent, random });
     }
 
-    fn fail(&mut self, now: Timestamp, number: JobNumber, failure: Failure) {
+    fn fail(&mut self, now: Timestamp, number: JobNumber, failure: &Failure) {
         let entry = &self.jobs[&number];
         let (job, progress) = (Arc::clone(&entry.job), entry.progress);
         let Some(lease) = &entry.lease else { return };

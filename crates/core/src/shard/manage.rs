@@ -26,7 +26,7 @@ impl Shard {
         subject: Subject,
     ) {
         let answer = match request {
-            Request::Submit(submission) => self.submit(now, submission, subject),
+            Request::Submit(submission) => self.submit(now, submission, &subject),
             Request::Show(_) => self.existing(&subject).map(Answer::Job),
             Request::Edit { edit, .. } => self.edit(now, &subject, edit),
             Request::Cancel(_) => self.cancel(now, &subject),
@@ -96,10 +96,10 @@ impl Shard {
         let due_at = edit.due_at.unwrap_or(view.progress.due_at);
         check_due(due_at, now)?;
         let job = edited(&view.job, edit, due_at)?;
-        if let Some(expires_at) = job.expires_at {
-            if expires_at < due_at {
-                return Err(Rejection::ExpiresBeforeDue { expires_at });
-            }
+        if let Some(expires_at) = job.expires_at
+            && expires_at < due_at
+        {
+            return Err(Rejection::ExpiresBeforeDue { expires_at });
         }
         let progress = Progress { due_at, ..view.progress };
         let from = view.progress.due_at;

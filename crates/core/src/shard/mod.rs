@@ -38,9 +38,9 @@ use index::{Alarm, Entry, KeyState, Map, Queue, new_map};
 /// What an operator may set about a shard.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Jobs of a queue kept in memory at most; the rest waits in the store.
+    /// Jobs kept in memory, shared by the queues; the rest waits in the store.
     pub window_jobs: usize,
-    /// Payload bytes of a queue kept in memory at most.
+    /// Payload bytes kept in memory, shared by the queues.
     pub window_bytes: usize,
     /// Pushes under way at once.
     pub pushes_max: u32,
@@ -96,6 +96,8 @@ pub struct Shard {
     tokens: Map<Token, JobNumber>,
     queues: Vec<Queue>,
     queue_ids: BTreeMap<QueueName, usize>,
+    /// The queues that have jobs in the store only.
+    far: BTreeSet<usize>,
     keys: Map<(usize, crate::id::Key), KeyState>,
     schedules: BTreeMap<ScheduleId, ScheduleState>,
     /// The next tick of every schedule that is not paused.
@@ -140,6 +142,7 @@ impl Shard {
             tokens: new_map(seed),
             queues: Vec::new(),
             queue_ids: BTreeMap::new(),
+            far: BTreeSet::new(),
             keys: new_map(seed),
             schedules: BTreeMap::new(),
             ticks: BTreeSet::new(),
@@ -279,7 +282,7 @@ impl Shard {
             Request::ShowSchedule(id) => self.show_schedule(&id),
             Request::ListSchedules { after, limit } => Ok(self.list_schedules(after, limit)),
             Request::PutQueue { name, settings } => self.put_queue(&name, settings),
-            Request::ShowQueue(name) => self.show_queue(&name),
+            Request::ShowQueue(name) => Ok(self.show_queue(&name)),
             Request::ListQueues => Ok(self.list_queues()),
             Request::ListLeases { limit } => Ok(self.list_leases(limit)),
             Request::Submit(_)

@@ -54,9 +54,9 @@ impl Shard {
         &mut self,
         now: Timestamp,
         submission: Submission,
-        subject: Subject,
+        subject: &Subject,
     ) -> Result<Answer, Rejection> {
-        let Some(standing) = self.standing(&subject) else {
+        let Some(standing) = self.standing(subject) else {
             return Ok(self.create(now, submission, Submitted::Created, None, None));
         };
         if let Some(fingerprint) = submission.fingerprint {

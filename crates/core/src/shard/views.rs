@@ -24,16 +24,16 @@ impl Shard {
             return Err(Rejection::TooMany { what: "queues", max: limits::QUEUES_MAX });
         }
         self.change(Change::QueuePut { name: name.clone(), settings });
-        self.show_queue(name)
+        Ok(self.show_queue(name))
     }
 
     /// A queue exists as soon as somebody speaks of it: an unknown one is empty and unlimited.
-    pub(super) fn show_queue(&self, name: &QueueName) -> Result<Answer, Rejection> {
+    pub(super) fn show_queue(&self, name: &QueueName) -> Answer {
         let view = match self.queue_ids.get(name) {
             Some(at) => view(&self.queues[*at]),
             None => view(&Queue::new(name.clone())),
         };
-        Ok(Answer::Queue(view))
+        Answer::Queue(view)
     }
 
     pub(super) fn list_queues(&self) -> Answer {

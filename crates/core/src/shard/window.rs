@@ -51,6 +51,12 @@ pub(super) enum Subject {
 /// Pages are at most this large: a page is decoded in one go, between two commits.
 const LOAD_MAX: usize = 10_000;
 
+/// The least a queue may keep in memory, however many queues there are.
+const SHARE_JOBS_MIN: usize = 1_000;
+
+/// The same for payload bytes.
+const SHARE_BYTES_MIN: usize = 1024 * 1024;
+
 /// Jobs behind keys are kept up to so many windows: enough to look past a blocked key, bounded
 /// all the same.
 const LINED_UP_WINDOWS_MAX: usize = 4;
@@ -153,13 +159,23 @@ impl Shard {
 
     fn is_too_large(&self, at: usize) -> bool {
         let queue = &self.queues[at];
-        let by_size = queue.bytes > self.config.window_bytes && queue.in_memory > 1;
-        queue.in_memory > self.config.window_jobs || by_size
+        let (jobs_max, bytes_max) = self.allowance();
+        queue.in_memory > jobs_max || (queue.bytes > bytes_max && queue.in_memory > 1)
+    }
+
+    /// What one queue may keep in memory: an equal share, and never so little that reading pages
+    /// would be all there is to do.
+    fn allowance(&self) -> (usize, usize) {
+        let (jobs, bytes) = (self.config.window_jobs, self.config.window_bytes);
+        let queues = self.queues.len().max(1);
+        let jobs_max = (jobs / queues).max(jobs.min(SHARE_JOBS_MIN));
+        (jobs_max, (bytes / queues).max(bytes.min(SHARE_BYTES_MIN)))
     }
 
     fn evict(&mut self, at: usize, place: Place, number: JobNumber) {
         let queue = &mut self.queues[at];
         queue.through = place_before(place);
+        self.far.insert(at);
         if let Some(loading) = &mut queue.loading {
             loading.void = true;
         }
@@ -175,18 +191,17 @@ impl Shard {
 
     /// Asks for the next page of every queue that runs low.
     pub(super) fn load_windows(&mut self) {
-        for at in 0..self.queues.len() {
-            let low_jobs = self.config.window_jobs / 2;
-            let low_bytes = self.config.window_bytes / 2;
-            let queue = &mut self.queues[at];
+        let (jobs_max, bytes_max) = self.allowance();
+        for at in &self.far {
+            let queue = &mut self.queues[*at];
             // However long the line behind a key, it is not read in beyond a few windows.
-            let lined_up = queue.behind.len() > LINED_UP_WINDOWS_MAX * self.config.window_jobs;
-            let low = queue.in_memory <= low_jobs && queue.bytes <= low_bytes && !lined_up;
-            if queue.through == Place::LAST || queue.loading.is_some() || !low {
+            let lined_up = queue.behind.len() > LINED_UP_WINDOWS_MAX * jobs_max;
+            let low = queue.in_memory <= jobs_max / 2 && queue.bytes <= bytes_max / 2;
+            if queue.loading.is_some() || !low || lined_up {
                 continue;
             }
             queue.loading = Some(Loading::default());
-            let limit = (self.config.window_jobs - queue.in_memory).clamp(1, LOAD_MAX);
+            let limit = (jobs_max - queue.in_memory).clamp(1, LOAD_MAX);
             let (queue, after) = (queue.name.clone(), queue.through);
             self.effects.push_back(Effect::Load { queue, after, limit });
         }
@@ -212,6 +227,9 @@ impl Shard {
             _ => Place::LAST,
         };
         let through = self.queues[at].through;
+        if through == Place::LAST {
+            self.far.remove(&at);
+        }
         let fresh = jobs.into_iter().filter(|(job, _)| !loading.changed.contains_key(&job.number));
         let changed = loading.changed.values().flatten().cloned();
         let all: Vec<_> = fresh.chain(changed).collect();
