@@ -1,1 +1,28 @@
-fn main() {}
+//! The `hence` command line: parses, runs one command, and turns its end into an exit code.
+
+mod api;
+mod args;
+mod clock;
+mod commands;
+mod failure;
+mod job_flags;
+mod output;
+mod select;
+mod wire;
+mod words;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+fn main() -> ExitCode {
+    let cli = args::Cli::parse();
+    let output = output::Output::new(&cli.global);
+    match commands::run(cli, &output) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            output.failure(&failure);
+            failure.exit.into()
+        }
+    }
+}

@@ -1,0 +1,205 @@
+//! What can be typed. Each command's own flags stand with the command; here are the list of
+//! commands, what all of them share, and the examples under each help text.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+use crate::commands::{
+    act, add, completions, demo, docs, doctor, jobs, queues, schedules, serve, show, store,
+    version, watch, work,
+};
+
+/// Durable scheduling of future work: a job scheduled is a job done.
+///
+/// Run a server with `hence serve`, schedule with `hence add`, look with `hence jobs` and
+/// `hence watch`. Data goes to stdout, talk to stderr; --json prints one document a line.
+#[derive(Debug, Parser)]
+#[command(name = "hence", version, max_term_width = 100, after_help = EXAMPLES)]
+pub(crate) struct Cli {
+    #[command(flatten)]
+    pub(crate) global: Global,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// What every command understands.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Global options")]
+pub(crate) struct Global {
+    /// The server to talk to
+    #[arg(
+        long,
+        global = true,
+        value_name = "URL",
+        env = "HENCE_SERVER",
+        default_value = "http://127.0.0.1:7070"
+    )]
+    pub(crate) server: String,
+    /// The token that the server wants
+    #[arg(long, global = true, value_name = "TOKEN", env = "HENCE_TOKEN", hide_env_values = true)]
+    pub(crate) token: Option<String>,
+    /// A file that holds the token
+    #[arg(
+        long,
+        global = true,
+        value_name = "FILE",
+        env = "HENCE_TOKEN_FILE",
+        hide_env_values = true
+    )]
+    pub(crate) token_file: Option<PathBuf>,
+    /// Print data as JSON, one document a line
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+    /// Say nothing but data and errors
+    #[arg(long, short, global = true)]
+    pub(crate) quiet: bool,
+    /// Use colours (NO_COLOR is honoured)
+    #[arg(long, global = true, value_name = "WHEN", value_enum, default_value_t = Colour::Auto)]
+    pub(crate) color: Colour,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Colour {
+    /// On a terminal
+    Auto,
+    Always,
+    Never,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Run a server
+    #[command(after_help = serve::EXAMPLES)]
+    Serve(serve::Serve),
+    /// Schedule a job, or many
+    #[command(after_help = add::EXAMPLES)]
+    Add(Box<add::Add>),
+    /// List jobs
+    #[command(after_help = jobs::EXAMPLES)]
+    Jobs(jobs::Jobs),
+    /// Show one job: its state, attempts and payload
+    #[command(after_help = show::EXAMPLES)]
+    Show(show::Show),
+    /// Take jobs back: one by id, or all that match
+    #[command(after_help = act::CANCEL_EXAMPLES)]
+    Cancel(act::Act),
+    /// Make waiting jobs due at once: one by id, or all that match
+    #[command(after_help = act::RUN_EXAMPLES)]
+    Run(act::Act),
+    /// Give dead jobs all their attempts again: one by id, or all that match
+    #[command(after_help = act::REPLAY_EXAMPLES)]
+    Replay(act::Act),
+    /// List queues; pause, resume and limit them
+    #[command(after_help = queues::EXAMPLES)]
+    Queues(queues::Queues),
+    /// List schedules; put, pause, trigger and remove them
+    #[command(after_help = schedules::EXAMPLES)]
+    Schedules(schedules::Schedules),
+    /// Run a command for each job of some queues
+    #[command(after_help = work::EXAMPLES)]
+    Work(work::Work),
+    /// Follow one job to its end, or all queues live
+    #[command(after_help = watch::EXAMPLES)]
+    Watch(watch::Watch),
+    /// Check, repair, export or import a data directory, with no server on it
+    #[command(after_help = store::EXAMPLES)]
+    Store(store::StoreCommand),
+    /// Look for what is wrong, and say what to do about it
+    #[command(after_help = doctor::EXAMPLES)]
+    Doctor(doctor::Doctor),
+    /// See the life of a few jobs in ten seconds: fired, failed, retried, killed, recovered
+    #[command(after_help = demo::EXAMPLES)]
+    Demo(demo::Demo),
+    /// Print a completion script for a shell
+    #[command(after_help = completions::EXAMPLES)]
+    Completions(completions::Completions),
+    /// Print a generated document
+    #[command(hide = true)]
+    Docs(docs::Docs),
+    /// Print the version of this program, and of the server if one answers
+    #[command(after_help = version::EXAMPLES)]
+    Version(version::Version),
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  hence serve                                        run a server here
+  hence add https://example.com/hook --in 5m         POST there in five minutes
+  hence add --worker --queue mail --payload hello    work for whoever pulls from `mail`
+  hence work mail -- ./send-mail                     run a program for each job of `mail`
+  hence watch                                        all queues, live
+  hence demo                                         see it work, with nothing to install
+
+Exit codes: 0 done, 1 refused or failed, 2 usage, 3 not found, 4 server unreachable,
+69 store locked or unavailable, 70 internal error, 74 input or output error.";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_grammar_is_sound() {
+        Cli::command().debug_assert();
+    }
+
+    /// One `check`, many rows: what is understood, and what is a usage error (exit code 2).
+    #[test]
+    fn what_can_be_typed() {
+        let accepted = |line: &str| {
+            Cli::try_parse_from(line.split(' ')).map(|_| ()).map_err(|e| e.to_string())
+        };
+        for line in [
+            "hence jobs",
+            "hence jobs --queue mail --state dead --limit 5 --json",
+            "hence --json jobs --all",
+            "hence add http://localhost/ --in 5s -H a:b -H c:d",
+            "hence add --worker --queue mail --payload hi --key user:1 --id x --on-conflict keep",
+            "hence add --handler thumbnails --at 2030-01-01T00:00:00Z",
+            "hence add --many jobs.jsonl",
+            "hence show abc --queue mail --key k",
+            "hence cancel abc",
+            "hence cancel --queue mail --state scheduled --yes",
+            "hence replay --queue mail --yes",
+            "hence queues",
+            "hence queues pause mail",
+            "hence queues set mail --concurrency 5 --rate 10/s",
+            "hence schedules put tick --every 15m http://localhost/tick",
+            "hence schedules occurrences tick --limit 5",
+            "hence work mail bulk --concurrency 4 -- sh -c true",
+            "hence work mail --once -- cat",
+            "hence watch",
+            "hence watch abc --queue mail",
+            "hence store check ./data",
+            "hence store import ./data --from dump.jsonl --merge",
+            "hence doctor --json",
+            "hence completions zsh",
+            "hence docs cli",
+            "hence version",
+        ] {
+            assert_eq!(accepted(line), Ok(()), "{line}");
+        }
+        for line in [
+            "hence",
+            "hence nonsense",
+            "hence add",
+            "hence add http://a/ --worker",
+            "hence add http://a/ --in 5s --at 2030-01-01T00:00:00Z",
+            "hence add http://a/ --payload a --payload-file b",
+            "hence add http://a/ --on-conflict explode",
+            "hence jobs --state sleeping",
+            "hence show",
+            "hence cancel",
+            "hence cancel abc --state dead",
+            "hence work -- cat",
+            "hence work mail",
+            "hence work mail --concurrency 0 -- cat",
+            "hence schedules put tick http://a/",
+            "hence queues set mail",
+            "hence completions tcl",
+        ] {
+            assert!(accepted(line).is_err(), "{line} was accepted");
+        }
+    }
+}
