@@ -1,0 +1,301 @@
+//! `hence doctor`: looks for what is wrong, and says what to do about it.
+
+use clap::Args;
+use serde_json::{Value, json};
+
+use super::{schedules, version};
+use crate::api::{Answer, Api, Path};
+use crate::clock;
+use crate::failure::{Exit, Failure};
+use crate::output::{Output, Tone};
+use crate::wire::{self, Queue, Schedule};
+use crate::words;
+
+pub(crate) const EXAMPLES: &str = "\
+Examples:
+  hence doctor            one line per check; exit code 1 when one fails
+  hence doctor --json     one document per check";
+
+/// A clock further off than this makes `--in` and lateness on this machine misleading.
+const CLOCK_WARN_MS: u64 = 2_000;
+/// A job that was ready so long ago waits for a worker that does not come.
+const OLDEST_WARN_MS: u64 = 60_000;
+
+#[derive(Debug, Args)]
+pub(crate) struct Doctor {}
+
+/// How a check went.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Mark {
+    Ok,
+    Warn,
+    Fail,
+}
+
+impl Mark {
+    const fn as_str(self) -> &'static str {
+        match self {
+            Mark::Ok => "ok",
+            Mark::Warn => "warn",
+            Mark::Fail => "fail",
+        }
+    }
+
+    const fn tone(self) -> Tone {
+        match self {
+            Mark::Ok => Tone::Good,
+            Mark::Warn => Tone::Warning,
+            Mark::Fail => Tone::Bad,
+        }
+    }
+}
+
+/// One check and its finding.
+#[derive(Debug, PartialEq, Eq)]
+struct Finding {
+    check: &'static str,
+    mark: Mark,
+    found: String,
+    fix: Option<String>,
+}
+
+impl Finding {
+    fn ok(check: &'static str, found: impl Into<String>) -> Self {
+        Finding { check, mark: Mark::Ok, found: found.into(), fix: None }
+    }
+
+    fn warn(check: &'static str, found: impl Into<String>, fix: impl Into<String>) -> Self {
+        Finding { check, mark: Mark::Warn, found: found.into(), fix: Some(fix.into()) }
+    }
+
+    fn fail(check: &'static str, found: impl Into<String>, fix: impl Into<String>) -> Self {
+        Finding { check, mark: Mark::Fail, found: found.into(), fix: Some(fix.into()) }
+    }
+}
+
+pub(crate) async fn run(_: Doctor, api: &Api, output: &Output) -> Result<(), Failure> {
+    let findings = examine(api).await?;
+    for finding in &findings {
+        print(finding, output)?;
+    }
+    let count = |mark| findings.iter().filter(|finding| finding.mark == mark).count() as u64;
+    let (failed, warned) = (count(Mark::Fail), count(Mark::Warn));
+    if failed == 0 {
+        output.say(match warned {
+            0 => "all is well".to_owned(),
+            _ => format!("nothing is broken; {} to look at", words::count(warned, "thing")),
+        });
+        return Ok(());
+    }
+    let exit = if findings.len() == 1 { Exit::Unreachable } else { Exit::Refused };
+    Err(Failure::new(exit, format!("{} failed", words::count(failed, "check"))))
+}
+
+async fn examine(api: &Api) -> Result<Vec<Finding>, Failure> {
+    let asked = clock::now_ms();
+    let answer = match api.fetch(&Path::new("/v1/stats")).await {
+        Ok(answer) => answer,
+        Err(failure) => {
+            let fix = failure.fix.unwrap_or_default();
+            return Ok(vec![Finding::fail("server", failure.message, fix)]);
+        }
+    };
+    let answered = clock::now_ms();
+    let stats: Value = serde_json::from_slice(&answer.body).map_err(Failure::unexpected)?;
+    let mut findings = vec![Finding::ok("server", format!("{} answers", api.base()))];
+    findings.push(readiness(api).await);
+    findings.push(versions(version::of(&stats).as_deref()));
+    findings.push(clocks(&answer, asked, answered));
+    findings.push(tier(&stats));
+    findings.push(space(&stats));
+    let queues = wire::items(api.get(&Path::new("/v1/queues")).await?, "queues")?;
+    let queues = queues.into_iter().map(wire::read).collect::<Result<Vec<Queue>, _>>()?;
+    findings.push(oldest_ready(&queues, answered));
+    findings.push(dead(&queues));
+    let all = schedules::all(api).await?.into_iter().map(wire::read);
+    findings.push(silent_schedules(&all.collect::<Result<Vec<Schedule>, _>>()?));
+    Ok(findings)
+}
+
+fn print(finding: &Finding, output: &Output) -> Result<(), Failure> {
+    let Finding { check, mark, found, fix } = finding;
+    if output.is_json() {
+        return output
+            .json(&json!({"check": check, "result": mark.as_str(), "found": found, "fix": fix}));
+    }
+    let mark = output.paint(mark.tone(), &format!("{:4}", mark.as_str()));
+    output.line(format_args!("{mark}  {check}: {found}"))?;
+    match fix {
+        Some(fix) => output.line(format_args!("      fix: {fix}")),
+        None => Ok(()),
+    }
+}
+
+async fn readiness(api: &Api) -> Finding {
+    match api.fetch(&Path::new("/ready")).await {
+        Ok(_) => Finding::ok("ready", "it takes work"),
+        Err(failure) => Finding::fail(
+            "ready",
+            failure.message,
+            failure.fix.unwrap_or_else(|| "look at the server's log".to_owned()),
+        ),
+    }
+}
+
+fn versions(server: Option<&str>) -> Finding {
+    match server {
+        Some(server) if server == version::OURS => {
+            Finding::ok("version", format!("{server} on both sides"))
+        }
+        Some(server) => Finding::warn(
+            "version",
+            format!("the server is {server}, this program is {}", version::OURS),
+            "use the same version on both sides",
+        ),
+        None => Finding::warn(
+            "version",
+            "the server does not say",
+            "use the same version on both sides",
+        ),
+    }
+}
+
+/// The Date header has whole seconds, and the answer was on its way: both are allowed for.
+fn clocks(answer: &Answer, asked: i64, answered: i64) -> Finding {
+    let Some(server) = answer.date_ms else {
+        return Finding::warn(
+            "clock",
+            "the server's answer has no date",
+            "a proxy may remove it; ask the server itself",
+        );
+    };
+    let off = if server > answered { server - answered } else { (asked - (server + 999)).max(0) };
+    let off = off.unsigned_abs();
+    if off > CLOCK_WARN_MS {
+        let found = format!("this machine and the server differ by {}", words::span(off));
+        return Finding::warn(
+            "clock",
+            found,
+            "run a time service (chrony, ntpd) on both; the server's clock decides",
+        );
+    }
+    Finding::ok("clock", "this machine and the server agree")
+}
+
+fn tier(stats: &Value) -> Finding {
+    let text = |name: &str| stats.pointer(&format!("/store/{name}")).and_then(Value::as_str);
+    let engine = text("engine").unwrap_or("unknown");
+    match text("tier") {
+        Some(tier @ ("durable" | "replicated")) => {
+            Finding::ok("store", format!("{engine}, {tier}"))
+        }
+        Some(tier) => Finding::warn(
+            "store",
+            format!("{engine}, {tier}: an acknowledged job can be lost in a crash"),
+            "use a data directory on a disk, with syncing on",
+        ),
+        None => {
+            Finding::warn("store", "the server does not say how safe it is", "update the server")
+        }
+    }
+}
+
+fn space(stats: &Value) -> Finding {
+    match stats.pointer("/store/full").and_then(Value::as_bool) {
+        Some(false) => Finding::ok("space", "there is room for new work"),
+        Some(true) => Finding::fail(
+            "space",
+            "the store is full: new jobs are refused, accepted ones go on",
+            "free some space on its disk; no restart is needed",
+        ),
+        None => Finding::warn("space", "the server does not say", "update the server"),
+    }
+}
+
+fn oldest_ready(queues: &[Queue], now: i64) -> Finding {
+    let oldest = queues.iter().filter_map(|queue| Some((queue.oldest_ready?, &queue.name))).min();
+    let Some((at, name)) = oldest else {
+        return Finding::ok("waiting", "no job waits for a worker");
+    };
+    let age = now.saturating_sub(at).max(0).unsigned_abs();
+    if age > OLDEST_WARN_MS {
+        let found = format!("the oldest ready job of queue {name} has waited {}", words::span(age));
+        return Finding::warn(
+            "waiting",
+            found,
+            format!(
+                "start a worker (hence work {name} -- COMMAND), or resume or widen the queue (hence queues)"
+            ),
+        );
+    }
+    Finding::ok("waiting", format!("the oldest ready job has waited {}", words::span(age)))
+}
+
+fn dead(queues: &[Queue]) -> Finding {
+    let total: u64 = queues.iter().map(|queue| queue.counts.dead).sum();
+    if total == 0 {
+        return Finding::ok("dead", "no dead jobs");
+    }
+    let fix = "see why: hence jobs --state dead; bring them back: hence replay --state dead";
+    Finding::warn("dead", format!("{} failed for good", words::count(total, "job")), fix)
+}
+
+fn silent_schedules(schedules: &[Schedule]) -> Finding {
+    let silent: Vec<&str> = schedules
+        .iter()
+        .filter(|schedule| schedule.next_at.is_none() && !schedule.paused)
+        .map(|schedule| schedule.id.as_str())
+        .collect();
+    match silent.first() {
+        None => {
+            Finding::ok("schedules", format!("{} have a next tick or are paused", schedules.len()))
+        }
+        Some(first) => Finding::warn(
+            "schedules",
+            format!(
+                "{} will never tick: {}",
+                words::count(silent.len() as u64, "schedule"),
+                silent.join(", ")
+            ),
+            format!("put it again with a later end, or remove it: hence schedules remove {first}"),
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bytes::Bytes;
+
+    #[test]
+    fn clocks_are_compared_within_what_can_be_known() {
+        let check = |date_ms: Option<i64>, mark| {
+            let answer = Answer { body: Bytes::new(), content_type: None, date_ms };
+            assert_eq!(clocks(&answer, 10_500, 10_700).mark, mark, "{date_ms:?}");
+        };
+        check(Some(10_000), Mark::Ok); // the same second
+        check(Some(12_000), Mark::Ok);
+        check(Some(13_000), Mark::Warn);
+        check(Some(7_000), Mark::Warn);
+        check(None, Mark::Warn);
+    }
+
+    #[test]
+    fn what_is_worth_a_look() {
+        let queue = |json: Value| wire::read::<Queue>(json).expect("a queue");
+        let calm = queue(json!({"name": "a"}));
+        let stuck = queue(
+            json!({"name": "b", "oldest_ready": "1970-01-01T00:00:00Z", "counts": {"dead": 2}}),
+        );
+        assert_eq!(oldest_ready(std::slice::from_ref(&calm), 100_000).mark, Mark::Ok);
+        assert_eq!(oldest_ready(std::slice::from_ref(&stuck), 10_000).mark, Mark::Ok);
+        assert_eq!(oldest_ready(std::slice::from_ref(&stuck), 100_000).mark, Mark::Warn);
+        assert_eq!(dead(&[calm, stuck]).found, "2 jobs failed for good");
+        assert_eq!(versions(Some("99.0.0")).mark, Mark::Warn);
+        assert_eq!(space(&json!({"store": {"full": true}})).mark, Mark::Fail);
+        assert_eq!(
+            tier(&json!({"store": {"engine": "memory", "tier": "best-effort"}})).mark,
+            Mark::Warn
+        );
+    }
+}

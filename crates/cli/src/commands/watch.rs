@@ -1,0 +1,224 @@
+//! `hence watch`: follow one job to its end, or all queues live.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use clap::Args;
+use serde_json::Value;
+
+use super::queues;
+use super::show::{attempt_line, tone};
+use crate::api::{Api, Path};
+use crate::clock;
+use crate::failure::Failure;
+use crate::output::{Column, Output, Tone, table_lines};
+use crate::select::job_path;
+use crate::wire::{self, Attempt, Job, Queue};
+use crate::words;
+
+pub(crate) const EXAMPLES: &str = "\
+Examples:
+  hence watch                                   all queues, once a second
+  hence watch 01JB2Q…                           one job to its end; exit code 1 if it fails
+  hence watch welcome --queue mail --key user:7
+  hence watch --json | jq .                     one document per queue and second
+
+Times are UTC.";
+
+/// How long one request waits for the job's end. Attempts that end meanwhile are shown after it.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+#[derive(Debug, Args)]
+pub(crate) struct Watch {
+    /// The job to follow; without it, all queues are shown
+    #[arg(value_name = "ID")]
+    id: Option<String>,
+    /// The queue it is in [default: default]
+    #[arg(long, value_name = "QUEUE", requires = "id")]
+    queue: Option<String>,
+    /// The key it runs under, if it has one
+    #[arg(long, value_name = "KEY", requires = "id")]
+    key: Option<String>,
+    /// How often to look at the queues
+    #[arg(long, value_name = "SPAN", default_value = "1s", value_parser = words::parse_span)]
+    interval: Duration,
+    /// Show the queues so many times, then end
+    #[arg(long, value_name = "COUNT", conflicts_with = "id")]
+    times: Option<u64>,
+}
+
+pub(crate) async fn run(watch: Watch, api: &Api, output: &Output) -> Result<(), Failure> {
+    match &watch.id {
+        Some(id) => {
+            let mut follower = Follower::new(id, &watch, api, output);
+            follower.follow().await
+        }
+        None => overview(&watch, api, output).await,
+    }
+}
+
+/// Follows one job.
+struct Follower<'a> {
+    api: &'a Api,
+    output: &'a Output,
+    id: &'a str,
+    watch: &'a Watch,
+    /// What was shown last, so that only news are shown.
+    state: String,
+    due_at: i64,
+    attempts_shown: usize,
+    /// When each attempt was due, as far as it was seen: the attempt's own record does not say.
+    dues: HashMap<u32, i64>,
+}
+
+impl<'a> Follower<'a> {
+    fn new(id: &'a str, watch: &'a Watch, api: &'a Api, output: &'a Output) -> Self {
+        Follower {
+            api,
+            output,
+            id,
+            watch,
+            state: String::new(),
+            due_at: 0,
+            attempts_shown: 0,
+            dues: HashMap::new(),
+        }
+    }
+
+    fn path(&self, verb: Option<&str>) -> Path {
+        job_path(self.id, self.watch.queue.as_deref(), self.watch.key.as_deref(), verb)
+    }
+
+    async fn follow(&mut self) -> Result<(), Failure> {
+        loop {
+            let value = self.api.get(&self.path(None)).await?;
+            let job: Job = wire::read(value.clone())?;
+            if self.attempts_shown == 0 && job.attempts == 0 {
+                self.dues.insert(1, job.scheduled_for.unwrap_or(job.due_at));
+            }
+            self.show_attempts().await?;
+            self.show_state(&job, &value)?;
+            if job.is_final() {
+                return ended(&job);
+            }
+            let wait =
+                self.path(Some("wait")).query("timeout", format!("{}ms", LOOK_EVERY.as_millis()));
+            self.api.get_waiting(&wait, LOOK_EVERY).await?;
+        }
+    }
+
+    async fn show_attempts(&mut self) -> Result<(), Failure> {
+        let attempts = wire::items(self.api.get(&self.path(Some("attempts"))).await?, "attempts")?;
+        for value in attempts.into_iter().skip(self.attempts_shown) {
+            self.attempts_shown += 1;
+            if self.output.is_json() {
+                self.output.json(&value)?;
+                continue;
+            }
+            let attempt: Attempt = wire::read(value)?;
+            let late = self
+                .dues
+                .get(&attempt.attempt)
+                .map(|due| words::lateness(attempt.started_at, *due));
+            let line = attempt_line(&attempt, self.output);
+            self.output.line(match late {
+                Some(late) => format!("{line} ({late})"),
+                None => line,
+            })?;
+        }
+        Ok(())
+    }
+
+    fn show_state(&mut self, job: &Job, value: &Value) -> Result<(), Failure> {
+        if job.state == "scheduled" || job.state == "ready" {
+            self.dues.insert(job.attempts + 1, job.due_at);
+        }
+        if self.state == job.state && self.due_at == job.due_at {
+            return Ok(());
+        }
+        self.state.clone_from(&job.state);
+        self.due_at = job.due_at;
+        if self.output.is_json() {
+            return self.output.json(value);
+        }
+        let now = clock::now_ms();
+        let state = self.output.paint(tone(&job.state), &job.state);
+        let time = words::time_of_day(job.finished_at().unwrap_or(now));
+        self.output.line(match job.state.as_str() {
+            "scheduled" | "ready" => format!("{time} {state}, due {}", words::due(job.due_at, now)),
+            _ => format!("{time} {state}"),
+        })
+    }
+}
+
+fn ended(job: &Job) -> Result<(), Failure> {
+    if job.state == "succeeded" {
+        return Ok(());
+    }
+    let reason = job.finish.as_ref().and_then(|finish| finish.reason.clone());
+    let reason = reason.map(|reason| format!(": {reason}")).unwrap_or_default();
+    Err(Failure::refused(format!("{} is {}{reason}", job.name_words(), job.state)))
+}
+
+async fn overview(watch: &Watch, api: &Api, output: &Output) -> Result<(), Failure> {
+    let mut left = watch.times.unwrap_or(u64::MAX);
+    let mut before: Option<(i64, u64)> = None;
+    while left > 0 {
+        let values = wire::items(api.get(&Path::new("/v1/queues")).await?, "queues")?;
+        if output.is_json() {
+            values.iter().try_for_each(|value| output.json(value))?;
+        } else {
+            let queues = values.into_iter().map(wire::read).collect::<Result<Vec<Queue>, _>>()?;
+            let now = clock::now_ms();
+            let done = queues.iter().map(|queue| queue.counts.succeeded).sum();
+            draw(&queues, now, rate(before, now, done), api, output)?;
+            before = Some((now, done));
+        }
+        left -= 1;
+        if left > 0 {
+            clock::sleep(watch.interval).await;
+        }
+    }
+    Ok(())
+}
+
+/// Successes a second since the last look.
+fn rate(before: Option<(i64, u64)>, now: i64, done: u64) -> Option<f64> {
+    let (then, was) = before?;
+    let seconds = (now - then) as f64 / 1_000.0;
+    (seconds > 0.0).then(|| done.saturating_sub(was) as f64 / seconds)
+}
+
+fn draw(
+    queues: &[Queue],
+    now: i64,
+    rate: Option<f64>,
+    api: &Api,
+    output: &Output,
+) -> Result<(), Failure> {
+    let columns: &[Column] = &queues::COLUMNS;
+    let rows = queues.iter().map(|queue| queues::row(queue, now)).collect();
+    let rate = rate.map(|rate| format!("  {rate:.0} succeeded/s")).unwrap_or_default();
+    let title = format!("{}  {}{rate}", api.base(), words::time_of_day(now));
+    let mut lines = vec![output.paint(Tone::Strong, &title)];
+    lines.extend(table_lines(columns, rows));
+    if queues.is_empty() {
+        lines.push("no queues yet".to_owned());
+    }
+    if output.is_live() {
+        return output.redraw(&lines);
+    }
+    lines.iter().try_for_each(|line| output.line(line))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rate_needs_two_looks() {
+        assert_eq!(rate(None, 1_000, 5), None);
+        assert_eq!(rate(Some((0, 5)), 2_000, 25), Some(10.0));
+        assert_eq!(rate(Some((0, 5)), 0, 25), None);
+    }
+}
