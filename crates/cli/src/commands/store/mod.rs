@@ -1,0 +1,171 @@
+//! `hence store`: a data directory, with no server on it: check, repair, export, import.
+
+mod export;
+mod import;
+mod job_record;
+mod open;
+mod record;
+#[cfg(test)]
+mod tests;
+
+use std::fs::{File, OpenOptions};
+use std::io::{BufReader, BufWriter};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use clap::{Args, Subcommand};
+use hence_core::time::Timestamp;
+use hence_store::{ErrorKind, StoreError};
+use serde_json::json;
+
+use crate::clock;
+use crate::failure::{Exit, Failure};
+use crate::output::Output;
+use crate::words;
+
+pub(crate) const EXAMPLES: &str = "\
+Examples:
+  hence store check ./data                         reads everything, changes nothing
+  hence store repair ./data                        keeps what can be read, says what it gave up
+  hence store export ./data --to backup.jsonl      everything, as lines of JSON
+  hence store import ./new --from backup.jsonl
+
+The server must not run on the directory. An export holds payloads and headers as they are: keep it
+as you keep the directory.";
+
+#[derive(Debug, Args)]
+pub(crate) struct StoreCommand {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    /// Verify every checksum; change nothing
+    Check {
+        /// The data directory
+        dir: PathBuf,
+    },
+    /// Keep what can be read, set damaged files aside, and say what was given up
+    Repair {
+        /// The data directory
+        dir: PathBuf,
+        /// Do not ask
+        #[arg(long, short)]
+        yes: bool,
+    },
+    /// Write jobs, schedules and queues as lines of JSON
+    Export {
+        /// The data directory
+        dir: PathBuf,
+        /// The file to write; it must not exist [default: stdout]
+        #[arg(long, value_name = "FILE")]
+        to: Option<PathBuf>,
+    },
+    /// Read what export wrote into a new directory
+    Import {
+        /// The data directory
+        dir: PathBuf,
+        /// The file to read [default: stdin]
+        #[arg(long, value_name = "FILE")]
+        from: Option<PathBuf>,
+        /// Add to a store that is not empty; what exists under a name stays
+        #[arg(long)]
+        merge: bool,
+    },
+}
+
+pub(crate) async fn run(command: StoreCommand, output: &Output) -> Result<(), Failure> {
+    match command.verb {
+        Verb::Check { dir } => open::check(&dir, output),
+        Verb::Repair { dir, yes } => open::repair(&dir, yes, output),
+        Verb::Export { dir, to } => run_export(&dir, to.as_deref(), output).await,
+        Verb::Import { dir, from, merge } => {
+            let into = if merge { import::Into::Existing } else { import::Into::Empty };
+            run_import(&dir, from.as_deref(), into, output).await
+        }
+    }
+}
+
+async fn run_export(dir: &Path, to: Option<&Path>, output: &Output) -> Result<(), Failure> {
+    let store = open::existing(dir)?;
+    let bar = output.progress(None, "exporting");
+    let now = Timestamp::from_millis(clock::now_ms());
+    let count = |jobs| bar.set_position(jobs);
+    let tally = match to {
+        None => {
+            let mut out = BufWriter::new(output.data_writer());
+            export::export(&*store, now, &mut out, &count).await?
+        }
+        Some(file) => {
+            let problem = |error| Failure::io(format_args!("writing {}", file.display()), &error);
+            // Never over something, and readable by nobody else: payloads are in it.
+            let opened = OpenOptions::new().write(true).create_new(true).mode(0o600).open(file);
+            let opened = opened.map_err(problem)?;
+            let mut out = BufWriter::new(&opened);
+            let tally = export::export(&*store, now, &mut out, &count).await?;
+            drop(out);
+            opened.sync_all().map_err(problem)?;
+            tally
+        }
+    };
+    bar.finish_and_clear();
+    output.say(format_args!("exported {}", tally_words(&tally)));
+    Ok(())
+}
+
+async fn run_import(
+    dir: &Path,
+    from: Option<&Path>,
+    into: import::Into,
+    output: &Output,
+) -> Result<(), Failure> {
+    let (mut lines, bytes) = read_from(from)?;
+    let store = open::or_make(dir)?;
+    let bar = output.progress(bytes, "importing");
+    let now = Timestamp::from_millis(clock::now_ms());
+    let advance = |bytes| bar.inc(bytes);
+    let imported = import::import(&*store, into, now, &mut *lines, &advance).await?;
+    bar.finish_and_clear();
+    let added = tally_words(&imported.added);
+    if output.is_json() {
+        let import::Imported { added, kept } = imported;
+        return output.json(&json!({"jobs": added.jobs, "schedules": added.schedules, "queues": added.queues, "kept": kept}));
+    }
+    output.say(format_args!("imported {added}"));
+    if imported.kept > 0 {
+        output.say(format_args!("{} existed already and stayed as they were", imported.kept));
+    }
+    Ok(())
+}
+
+fn read_from(from: Option<&Path>) -> Result<(Box<dyn std::io::BufRead>, Option<u64>), Failure> {
+    let Some(file) = from else { return Ok((Box::new(BufReader::new(std::io::stdin())), None)) };
+    let problem = |error| Failure::io(format_args!("opening {}", file.display()), &error);
+    let opened = File::open(file).map_err(problem)?;
+    let bytes = opened.metadata().map_err(problem)?.len();
+    Ok((Box::new(BufReader::new(opened)), Some(bytes)))
+}
+
+fn tally_words(tally: &record::Tally) -> String {
+    let jobs = words::count(tally.jobs, "job");
+    let schedules = words::count(tally.schedules, "schedule");
+    format!("{jobs}, {schedules}, {}", words::count(tally.queues, "queue"))
+}
+
+/// A store's error with the exit code and the advice that go with its kind.
+pub(crate) fn store_failure(error: &StoreError) -> Failure {
+    let message = error.to_string();
+    match error.kind() {
+        ErrorKind::Locked => Failure::new(Exit::Unavailable, message)
+            .fix("stop the process that uses the directory, or use another directory"),
+        ErrorKind::Unavailable | ErrorKind::Fenced => Failure::new(Exit::Unavailable, message),
+        ErrorKind::Corrupt => Failure::new(Exit::Io, message)
+            .fix("run `hence store check DIR`, then read the runbook on damage before `hence store repair DIR`"),
+        ErrorKind::Version => Failure::new(Exit::Unavailable, message)
+            .fix("use the version that made the store, or export with that one and import with this one"),
+        ErrorKind::Full => Failure::new(Exit::Io, message).fix("free some space on the disk"),
+        ErrorKind::Fatal => Failure::new(Exit::Io, message).fix("look at the disk (dmesg) before starting again"),
+        ErrorKind::Unsupported => Failure::new(Exit::Internal, message),
+    }
+}
