@@ -10,6 +10,7 @@ use hence_core::effect::Delivery;
 use hence_core::error::Rejection;
 use hence_core::id::{HandlerName, WorkerName};
 use hence_core::shard::{Config as ShardConfig, Shard, Snapshot};
+use hence_core::time::Timestamp;
 use hence_delivery::http::HttpSender;
 use hence_delivery::local::{HandlerFn, Handlers};
 use hence_store::{LiveJob, Recovered, Store, StoreError};
@@ -17,10 +18,11 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
+use tokio::time::timeout;
 
 use crate::client::{Client, Inner, SHARD};
 use crate::clock::{Clock, SystemClock};
-use crate::commit::{Committer, Reader};
+use crate::commit::{Committer, Over, Reader};
 use crate::dispatch::Dispatch;
 use crate::driver::{self, Driver};
 use crate::error::Error;
@@ -62,6 +64,10 @@ pub struct Builder {
 }
 
 /// A running scheduler: one shard, its threads, its targets.
+///
+/// It runs as long as this value lives. [`shutdown`](Hence::shutdown) ends it in good order;
+/// dropping it ends it as a crash would, which loses nothing either.
+#[must_use = "it stops when it is dropped"]
 pub struct Hence {
     client: Client,
     mailbox: Mailbox,
@@ -69,8 +75,13 @@ pub struct Hence {
     dispatch: Arc<Dispatch>,
     store: Arc<dyn Store>,
     epoch: hence_core::id::Epoch,
+    over: Over,
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
+
+/// How long the last commits may take at a shutdown. A store that cannot be written by then does
+/// not keep the process from ending: what is not durable was not acknowledged.
+const SYNC_TIME_MAX: Duration = Duration::from_secs(5);
 
 impl Builder {
     /// Runs on this store.
@@ -166,6 +177,7 @@ impl Builder {
         // Whoever moves the clock after the end moves nothing.
         self.clock.attach(Box::new(move || drop(poke.send(Message::Poke))));
         mailbox.send(Message::Handlers(self.handlers.names()))?;
+        let over = Over::default();
         let committer = Committer {
             shard: SHARD,
             epoch,
@@ -178,6 +190,7 @@ impl Builder {
             dispatch: Arc::clone(&dispatch),
             mailbox: mailbox.clone(),
             reads,
+            over: over.clone(),
             on_fatal: Arc::clone(&self.on_fatal),
         };
         let reader = Reader {
@@ -186,6 +199,7 @@ impl Builder {
             clock: Arc::clone(&self.clock),
             runtime,
             mailbox: mailbox.clone(),
+            over: over.clone(),
             on_fatal: self.on_fatal,
         };
         let (store, clock) = (Arc::clone(&self.store), Arc::clone(&self.clock));
@@ -208,6 +222,7 @@ impl Builder {
             dispatch,
             store: self.store,
             epoch,
+            over,
             threads: Mutex::new(threads),
         })
     }
@@ -237,33 +252,61 @@ impl Hence {
         self.mailbox.send(Message::Handlers(self.handlers.names()))
     }
 
+    /// Waits until nothing is due, under way or uncommitted, and says when something is due next.
+    pub(crate) async fn settle(&self) -> Result<Option<Timestamp>, Error> {
+        let (done, settled) = oneshot::channel();
+        self.mailbox.send(Message::Settle(done))?;
+        settled.await.map_err(|_| Error::Stopped)
+    }
+
     /// Stops: accepts nothing, hands out nothing, waits this long for deliveries under way, gives
     /// back what is left, makes everything durable, and ends the threads. A job given back is
     /// delivered again by the next start.
     pub async fn shutdown(self, grace: Duration) {
-        let (done, drained) = oneshot::channel();
-        if self.mailbox.send(Message::Drain(done)).is_ok() {
-            let mut drained = drained;
-            if tokio::time::timeout(grace, &mut drained).await.is_err() {
-                self.dispatch.give_all_back();
-                // The driver hears of each; when it has stopped meanwhile, there is nothing to wait for.
-                drop(drained.await);
-            }
+        let (done, mut drained) = oneshot::channel();
+        if self.mailbox.send(Message::Drain(done)).is_ok()
+            && timeout(grace, &mut drained).await.is_err()
+        {
+            self.dispatch.give_all_back();
+            // The driver hears of each; when it has stopped meanwhile, there is nothing to wait for.
+            drop(timeout(SYNC_TIME_MAX, drained).await);
         }
         drop(self.mailbox.send(Message::Stop));
+        let mut ended = self.join_threads();
+        if timeout(SYNC_TIME_MAX, &mut ended).await.is_err() {
+            tracing::error!("the store did not take the last facts in time: going without");
+            self.over.set();
+            drop(timeout(SYNC_TIME_MAX, ended).await);
+        }
+        if let Err(error) = self.store.release(SHARD, self.epoch).await {
+            tracing::warn!(%error, "could not give the shard up");
+        }
+    }
+
+    /// Tells when the threads have ended.
+    fn join_threads(&self) -> oneshot::Receiver<()> {
+        let (done, ended) = oneshot::channel();
         let threads =
             std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
-        let joined = tokio::task::spawn_blocking(move || {
+        spawn("hence-join", move || {
             for thread in threads {
                 if thread.join().is_err() {
                     tracing::error!("a thread of hence panicked");
                 }
             }
+            // Whoever gave up waiting does not need to know.
+            let _ = done.send(());
         });
-        drop(joined.await);
-        if let Err(error) = self.store.release(SHARD, self.epoch).await {
-            tracing::warn!(%error, "could not give the shard up");
-        }
+        ended
+    }
+}
+
+impl Drop for Hence {
+    fn drop(&mut self) {
+        self.over.set();
+        self.dispatch.give_all_back();
+        // After a shutdown there is nobody left to hear it.
+        drop(self.mailbox.send(Message::Stop));
     }
 }
 

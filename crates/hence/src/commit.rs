@@ -2,6 +2,7 @@
 //! under way form the next one: the slower the disk, the larger the groups.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
@@ -46,7 +47,24 @@ pub(crate) enum After {
     Deliver(Delivery),
     Abandon(Token),
     Read(Read),
+    Settled(oneshot::Sender<Option<Timestamp>>, Option<Timestamp>),
     Drained(oneshot::Sender<()>),
+}
+
+/// Whether this life is over: nothing is acknowledged or delivered any more, and what the store
+/// says from now on concerns nobody. A clone is the same life.
+#[derive(Clone, Default)]
+pub(crate) struct Over(Arc<AtomicBool>);
+
+impl Over {
+    pub(crate) fn is_set(&self) -> bool {
+        self.0.load(Ordering::SeqCst)
+    }
+
+    /// Ends it; says whether it was this call that did.
+    pub(crate) fn set(&self) -> bool {
+        !self.0.swap(true, Ordering::SeqCst)
+    }
 }
 
 /// Something to read from the store.
@@ -78,25 +96,40 @@ pub(crate) struct Committer {
     pub(crate) dispatch: Arc<Dispatch>,
     pub(crate) mailbox: Mailbox,
     pub(crate) reads: mpsc::Sender<Read>,
+    pub(crate) over: Over,
     pub(crate) on_fatal: OnFatal,
 }
 
 impl Committer {
-    /// Commits until the driver hangs up.
+    /// Commits until the driver hangs up, or this life is over.
     pub(crate) fn run(mut self, works: &mpsc::Receiver<Work>) {
+        let ended = self.work_off(works);
+        if let Err(error) = ended
+            && self.over.set()
+        {
+            (self.on_fatal)(&error);
+        }
+        self.watchers.close();
+    }
+
+    fn work_off(&mut self, works: &mpsc::Receiver<Work>) -> Result<(), StoreError> {
         while let Ok(mut work) = works.recv() {
             while work.changes.len() < COMMIT_CHANGES_MAX {
                 let Ok(next) = works.try_recv() else { break };
                 work.join(next);
             }
-            if (!work.changes.is_empty() || !work.counts.is_empty())
-                && let Err(error) = self.commit(&mut work)
-            {
-                // Nothing that waits for these facts may happen any more.
-                return (self.on_fatal)(&error);
+            if self.over.is_set() {
+                return Ok(());
             }
-            self.let_go(work.after);
+            if !work.changes.is_empty() || !work.counts.is_empty() {
+                self.commit(&mut work)?;
+            }
+            // Nothing that waits for these facts may happen any more when it ended meanwhile.
+            if !self.over.is_set() {
+                self.let_go(work.after);
+            }
         }
+        Ok(())
     }
 
     fn commit(&mut self, work: &mut Work) -> Result<(), StoreError> {
@@ -116,7 +149,7 @@ impl Committer {
                     self.tell(&batch.changes, watch.elapsed());
                     return Ok(());
                 }
-                Err(error) if error.is_retryable() => {
+                Err(error) if error.is_retryable() && !self.over.is_set() => {
                     self.observers.see(Event::CommitFailed { error: &error });
                     pause(TRY_AGAIN_AFTER);
                 }
@@ -149,6 +182,7 @@ impl Committer {
                 After::Abandon(token) => self.dispatch.abandon(token),
                 // The reader ends after this thread does.
                 After::Read(read) => drop(self.reads.send(read)),
+                After::Settled(done, next) => drop(done.send(next)),
                 After::Drained(done) => drop(done.send(())),
             }
         }
@@ -173,6 +207,7 @@ pub(crate) struct Reader {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) runtime: Handle,
     pub(crate) mailbox: Mailbox,
+    pub(crate) over: Over,
     pub(crate) on_fatal: OnFatal,
 }
 
@@ -182,6 +217,14 @@ const SWEEP_MAX: usize = 10_000;
 impl Reader {
     /// Reads until the committer hangs up.
     pub(crate) fn run(self, reads: &mpsc::Receiver<Read>) {
+        let Err(error) = self.work_off(reads) else { return };
+        if self.over.set() {
+            drop(self.mailbox.send(Message::Stop));
+            (self.on_fatal)(&error);
+        }
+    }
+
+    fn work_off(&self, reads: &mpsc::Receiver<Read>) -> Result<(), StoreError> {
         while let Ok(first) = reads.recv() {
             let mut names = Vec::new();
             let mut others = Vec::new();
@@ -191,12 +234,12 @@ impl Reader {
                     Read::Load { .. } | Read::Sweep(_) => others.push(read),
                 }
             }
-            let found = if names.is_empty() { Ok(()) } else { self.find(names) };
-            let result = found.and_then(|()| others.into_iter().try_for_each(|r| self.read(r)));
-            if let Err(error) = result {
-                return (self.on_fatal)(&error);
+            if !names.is_empty() {
+                self.find(names)?;
             }
+            others.into_iter().try_for_each(|read| self.read(read))?;
         }
+        Ok(())
     }
 
     fn find(&self, names: Vec<JobName>) -> Result<(), StoreError> {
@@ -234,7 +277,7 @@ impl Reader {
     ) -> Result<T, StoreError> {
         loop {
             match self.runtime.block_on(read()) {
-                Err(error) if error.kind() == ErrorKind::Unavailable => {
+                Err(error) if error.kind() == ErrorKind::Unavailable && !self.over.is_set() => {
                     tracing::warn!(%error, "read failed, trying again");
                     pause(TRY_AGAIN_AFTER);
                 }

@@ -42,6 +42,9 @@ pub(crate) struct Driver {
     waiters: Waiters,
     full: bool,
     next_sweep: Timestamp,
+    /// Reads that the store has not answered yet.
+    reading: usize,
+    settling: Vec<oneshot::Sender<Option<Timestamp>>>,
     /// Whoever waits for the last delivery to end.
     draining: Option<oneshot::Sender<()>>,
     closing: bool,
@@ -74,6 +77,8 @@ impl Driver {
             waiters: Waiters::default(),
             full: false,
             next_sweep,
+            reading: 0,
+            settling: Vec::new(),
             draining: None,
             closing: false,
         }
@@ -98,6 +103,8 @@ impl Driver {
         let mut message = first;
         while let Some(one) = message {
             if let Next::Stop = self.take(now, one) {
+                // What was taken in before is carried out.
+                self.pass_on(now);
                 return Next::Stop;
             }
             taken += 1;
@@ -146,19 +153,23 @@ impl Driver {
             }
             Message::Handlers(names) => self.shard.handle(now, Input::Handlers(names)),
             Message::Found(all) => {
+                self.reading -= all.len();
                 for (name, found) in all {
                     self.shard.handle(now, Input::Found { name, found });
                 }
             }
             Message::Loaded { queue, jobs, more } => {
+                self.reading -= 1;
                 self.shard.handle(now, Input::Loaded { queue, jobs, more });
             }
             Message::Swept(all) => {
+                self.reading -= 1;
                 for (queue, dead) in all {
                     self.shard.handle(now, Input::Swept { queue, dead });
                 }
             }
             Message::Poke => self.shard.handle(now, Input::Tick),
+            Message::Settle(done) => self.settling.push(done),
             Message::Drain(done) => {
                 self.shard.handle(now, Input::Drain);
                 self.draining = Some(done);
@@ -208,6 +219,9 @@ impl Driver {
             }
         }
         self.sweep(now, &mut work);
+        let reads = work.after.iter().filter(|after| matches!(after, After::Read(_)));
+        self.reading += reads.count();
+        self.look_at_settling(&mut work);
         self.look_at_draining(&mut work);
         work.counts.extend(self.shard.take_counts());
         work.next_number = self.shard.next_number();
@@ -257,9 +271,24 @@ impl Driver {
     }
 
     fn sweep(&mut self, now: Timestamp, work: &mut Work) {
-        if now >= self.next_sweep {
+        // A clock that was set back must not put sweeping off until it has caught up.
+        if now >= self.next_sweep || now.plus(SWEEP_EVERY) < self.next_sweep {
             self.next_sweep = now.plus(SWEEP_EVERY);
             work.after.push(After::Read(Read::Sweep(now)));
+        }
+    }
+
+    /// Nothing due, nothing under way, nothing being read: all is quiet until the next deadline.
+    fn look_at_settling(&mut self, work: &mut Work) {
+        if self.settling.is_empty() {
+            return;
+        }
+        let next = self.shard.deadline();
+        // Asked afresh: the clock may have been moved since this turn began.
+        let due = next.is_some_and(|at| at <= self.clock.now());
+        if !due && self.shard.deliveries_running() == 0 && self.reading == 0 {
+            let settling = self.settling.drain(..);
+            work.after.extend(settling.map(|done| After::Settled(done, next)));
         }
     }
 
