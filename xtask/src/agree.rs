@@ -74,4 +74,40 @@ mod tests {
         assert!(code.iter().any(|promise| promise == "S1 durable"), "{code:?}");
         assert_eq!(code, document);
     }
+
+    /// The paths that the server answers, with `{name}` for what varies.
+    fn routes() -> Vec<String> {
+        let dir = crate::root().unwrap().join("crates/server/src/http");
+        let mut found = Vec::new();
+        for entry in fs::read_dir(&dir).unwrap() {
+            let path = entry.unwrap().path();
+            if path.extension().is_some_and(|extension| extension == "rs") {
+                let text = fs::read_to_string(&path).unwrap();
+                let quoted = text.split("path = \"/").skip(1).filter_map(|s| s.split('"').next());
+                found.extend(quoted.map(str::to_string));
+            }
+        }
+        found
+    }
+
+    fn matches(route: &str, path: &str) -> bool {
+        let (route, path) = (route.split('/'), path.split('/'));
+        let varies = |part: &str| part.starts_with('{');
+        route.clone().count() == path.clone().count()
+            && route.zip(path).all(|(expected, given)| varies(expected) || expected == given)
+    }
+
+    #[test]
+    fn the_tour_visits_paths_that_exist() {
+        let routes = routes();
+        for document in ["README.md", "docs/guides/http.md"] {
+            let text = read(document);
+            for rest in text.split("http://127.0.0.1:7070/").skip(1) {
+                let end = |c: char| c.is_whitespace() || "?'\">)`".contains(c);
+                let path = rest.split(end).next().unwrap_or_default();
+                let known = routes.iter().any(|route| matches(route, path));
+                assert!(known, "{document} speaks of /{path}, which the server does not know");
+            }
+        }
+    }
 }
