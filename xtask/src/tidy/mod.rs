@@ -48,6 +48,15 @@ pub(crate) struct File {
     pub(crate) source: Option<Source>,
 }
 
+/// What a file is for.
+#[derive(Clone, Copy, PartialEq)]
+pub(crate) enum Purpose {
+    /// It is shipped.
+    Product,
+    /// All of it is for tests.
+    Test,
+}
+
 /// Something to put right.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Finding {
@@ -73,7 +82,7 @@ impl File {
         File { path: path.to_string(), text: text.to_string(), source }
     }
 
-    /// Whether all of it is for tests.
+    /// Whether its path says that all of it is for tests.
     pub(crate) fn is_test(&self) -> bool {
         let mut parts = self.path.split('/');
         self.path.starts_with("e2e/") || parts.any(|part| part == "tests" || part == "tests.rs")
@@ -115,9 +124,11 @@ pub(crate) fn tighten(root: &Path) -> Result<()> {
 /// Every finding in these files, in order of path and line.
 fn findings(files: &[File], ratchet: &str, exists: &dyn Fn(&str) -> bool) -> Vec<Finding> {
     let mut found = Vec::new();
+    let for_tests = modules::for_tests(files);
     for file in files {
+        let test = file.is_test() || for_tests.contains(&file.path);
         found.extend(text::check(file));
-        found.extend(rust::check(file));
+        found.extend(rust::check(file, if test { Purpose::Test } else { Purpose::Product }));
         found.extend(links::check(file, exists));
     }
     found.extend(length::check(files, ratchet));

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use super::source::Source;
 use super::{File, Finding, has_extension};
 
 const NAMES_BANNED: [&str; 8] =
@@ -86,8 +87,18 @@ impl<'a> Package<'a> {
     }
 }
 
+/// The files that are declared by `#[cfg(test)] mod name;`: all of them is for tests.
+pub(crate) fn for_tests(files: &[File]) -> BTreeSet<String> {
+    files.iter().flat_map(|file| declarations(file, |source, line| source.is_test(line))).collect()
+}
+
 /// Where the modules that a file declares may be.
 fn children(file: &File) -> Vec<String> {
+    declarations(file, |_, _| true)
+}
+
+/// Where the modules may be that a file declares on those of its lines that are wanted.
+fn declarations(file: &File, wanted: impl Fn(&Source, usize) -> bool) -> Vec<String> {
     let Some(source) = &file.source else { return Vec::new() };
     let (dir, name) = file.path.rsplit_once('/').unwrap_or(("", &file.path));
     let stem = name.trim_end_matches(".rs");
@@ -95,7 +106,10 @@ fn children(file: &File) -> Vec<String> {
     // a file that is there and named like this is meant.
     let dirs = [dir.to_string(), format!("{dir}/{stem}")];
     let mut found = Vec::new();
-    for (code, text) in source.code.lines().zip(file.text.lines()) {
+    for (index, (code, text)) in source.code.lines().zip(file.text.lines()).enumerate() {
+        if !wanted(source, index + 1) {
+            continue;
+        }
         if let Some(module) = declared(code) {
             for dir in &dirs {
                 found.push(format!("{dir}/{module}.rs"));
@@ -137,6 +151,14 @@ mod tests {
         for path in ["c/src/job.rs", "c/tests/helper.rs", "c/src/commonplace.rs"] {
             assert!(!refused(path), "{path}");
         }
+    }
+
+    #[test]
+    fn a_module_for_tests_is_known_as_such() {
+        let lib = File::new("c/src/lib.rs", "mod a;\n#[cfg(test)]\nmod golden;\nmod b;\n");
+        let found = for_tests(&[lib]);
+        assert!(found.contains("c/src/golden.rs"), "{found:?}");
+        assert!(!found.contains("c/src/a.rs") && !found.contains("c/src/b.rs"), "{found:?}");
     }
 
     #[test]

@@ -1,10 +1,10 @@
 //! Rules about one Rust file (and about the fences of one document).
 
 use super::source::Source;
-use super::{File, Finding, has_extension};
+use super::{File, Finding, Purpose, has_extension};
 
 /// Every finding in one file.
-pub(crate) fn check(file: &File) -> Vec<Finding> {
+pub(crate) fn check(file: &File, purpose: Purpose) -> Vec<Finding> {
     let mut found = ignored_examples(file);
     let Some(source) = &file.source else { return found };
     for (index, (code, comment)) in source.code.lines().zip(source.comments.lines()).enumerate() {
@@ -12,7 +12,7 @@ pub(crate) fn check(file: &File) -> Vec<Finding> {
         found.extend(unfinished(file, number, code));
         found.extend(todo(file, number, comment));
         found.extend(dead_code(file, number, comment));
-        if !source.is_test(number) && !file.is_test() {
+        if purpose == Purpose::Product && !source.is_test(number) {
             found.extend(unwrap(file, number, code));
         }
     }

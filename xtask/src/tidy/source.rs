@@ -236,7 +236,10 @@ fn test_lines(code: &str) -> Vec<bool> {
         for at in (0..chars.len()).filter(|at| chars[*at..].starts_with(&mark_chars)) {
             let after = at + mark.find(']').map_or(mark.len(), |end| end + 1);
             let first = line_of(&chars, at);
-            let last = body(&chars, after).map_or(first, |(_, close)| line_of(&chars, close));
+            // An item without a body, such as `mod tests;`, ends at its semicolon.
+            let semicolon = || chars[after..].iter().position(|c| *c == ';').map(|p| after + p);
+            let end = body(&chars, after).map(|(_, close)| close).or_else(semicolon);
+            let last = end.map_or(first, |end| line_of(&chars, end));
             lines[first - 1..last].fill(true);
         }
     }
