@@ -89,7 +89,7 @@ impl<'a> Package<'a> {
 
 /// The files that are declared by `#[cfg(test)] mod name;`: all of them is for tests.
 pub(crate) fn for_tests(files: &[File]) -> BTreeSet<String> {
-    files.iter().flat_map(|file| declarations(file, |source, line| source.is_test(line))).collect()
+    files.iter().flat_map(|file| declarations(file, Source::is_test)).collect()
 }
 
 /// Where the modules that a file declares may be.
