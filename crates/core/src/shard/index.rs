@@ -279,8 +279,12 @@ impl Shard {
                 self.sit(number, Seat::Ready);
             }
             Some(holder) => {
+                // One that has been tried and blocks its key is not overtaken, however late its
+                // next try is due.
                 let ahead = self.jobs.get(&holder).is_some_and(|other| {
-                    place < other.place() && matches!(other.seat, Seat::Ready | Seat::Parked)
+                    place < other.place()
+                        && matches!(other.seat, Seat::Ready | Seat::Parked)
+                        && !other.progress.holds_key
                 });
                 if ahead { self.overtake(number, holder) } else { self.fall_in(number) }
             }
