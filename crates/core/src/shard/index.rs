@@ -119,9 +119,10 @@ impl Entry {
     }
 
     /// Whether it counts against the window. Those behind a key do not: if they did, one blocked
-    /// key could fill the window and keep the rest of its queue out.
+    /// key could fill the window and keep the rest of its queue out. Those that hold a key after
+    /// a try do not either: they cannot be let go.
     pub(super) fn is_counted(&self) -> bool {
-        matches!(self.seat, Seat::Waiting | Seat::Ready | Seat::Parked)
+        matches!(self.seat, Seat::Waiting | Seat::Ready | Seat::Parked) && !self.progress.holds_key
     }
 }
 

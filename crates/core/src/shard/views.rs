@@ -56,12 +56,14 @@ impl Shard {
 fn view(queue: &Queue) -> QueueView {
     let lists = queue.ready.iter().chain([&queue.behind, &queue.parked]);
     let oldest = lists.clone().filter_map(|list| list.first_key_value()).min();
+    let ready = lists.map(|list| list.len() as u64).sum();
     QueueView {
         name: queue.name.clone(),
         settings: queue.settings.clone(),
         counts: queue.counts,
-        ready: lists.map(|list| list.len() as u64).sum(),
-        in_memory: (queue.in_memory + queue.behind.len() + queue.holding.len()) as u64
+        ready,
+        in_memory: ready
+            + (queue.waiting.len() + queue.holding.len()) as u64
             + u64::from(queue.running),
         oldest_ready: oldest.map(|(place, _)| place.due_at),
     }

@@ -144,23 +144,42 @@ impl Shard {
 
     /// Lets the last jobs of a queue go while it has more in memory than it may.
     pub(super) fn shrink_window(&mut self, at: usize) {
-        while self.is_too_large(at) {
-            let queue = &self.queues[at];
-            let [pull, push, handler] = &queue.ready;
-            // Always the very last one: a key's jobs then leave from the back of their line.
-            let lists = [&queue.waiting, pull, push, handler, &queue.behind, &queue.parked];
-            let last = lists.into_iter().filter_map(BTreeMap::last_key_value).max();
-            let Some((place, number)) = last.map(|(place, number)| (*place, *number)) else {
+        while self.is_full(at) {
+            let Some((place, number)) = self.last_to_go(at) else { return };
+            if !self.is_full_without(at, number) {
                 return;
-            };
+            }
             self.evict(at, place, number);
         }
     }
 
-    fn is_too_large(&self, at: usize) -> bool {
+    /// Always the very last one: a key's jobs then leave from the back of their line. But not one
+    /// that holds its key after a try, since the next of the key would take its turn.
+    fn last_to_go(&self, at: usize) -> Option<(Place, JobNumber)> {
+        let queue = &self.queues[at];
+        let [pull, push, handler] = &queue.ready;
+        let lists = [&queue.waiting, pull, push, handler, &queue.behind, &queue.parked];
+        let may_go = |number: &JobNumber| !self.jobs[number].progress.holds_key;
+        let lasts = lists
+            .into_iter()
+            .filter_map(|list| list.iter().rev().find(|(_, number)| may_go(number)));
+        lasts.max().map(|(place, number)| (*place, *number))
+    }
+
+    fn is_full(&self, at: usize) -> bool {
         let queue = &self.queues[at];
         let (jobs_max, bytes_max) = self.allowance();
-        queue.in_memory > jobs_max || (queue.bytes > bytes_max && queue.in_memory > 1)
+        queue.in_memory > jobs_max || queue.bytes > bytes_max
+    }
+
+    /// Whether the others alone fill the window. The one that makes it overflow by its size is
+    /// kept: let go, it would be read again at once, the window being low without it.
+    fn is_full_without(&self, at: usize, number: JobNumber) -> bool {
+        let queue = &self.queues[at];
+        let (jobs_max, bytes_max) = self.allowance();
+        let entry = &self.jobs[&number];
+        let size = if entry.is_counted() { entry.job.payload.bytes.len() } else { 0 };
+        queue.in_memory > jobs_max || queue.bytes - size >= bytes_max
     }
 
     /// What one queue may keep in memory: an equal share, and never so little that reading pages
