@@ -81,8 +81,10 @@ impl Shard {
         self.disturb_find(&job.name);
     }
 
-    /// A live job ceases to be, wherever it was.
+    /// A live job ceases to be, wherever it was. Also one in memory may be in a page that is on
+    /// its way: a job that holds its key is in memory wherever it stands.
     fn drop_live(&mut self, at: usize, number: JobNumber) {
+        self.note_far_removed(at, number);
         match self.jobs.get(&number).map(|entry| entry.state) {
             Some(JobState::Running) => {
                 self.end_lease(number);
@@ -93,10 +95,7 @@ impl Shard {
                 self.leave_memory(number);
                 self.counts(at).pending -= 1;
             }
-            None => {
-                self.counts(at).pending -= 1;
-                self.note_far_removed(at, number);
-            }
+            None => self.counts(at).pending -= 1,
         }
     }
 
