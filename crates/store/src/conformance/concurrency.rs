@@ -8,7 +8,7 @@ use std::thread;
 use hence_core::id::ShardId;
 
 use super::build::{job, jobs, later, main_queue, put, put_all};
-use super::fixture::{Fixture, SHARD, all_states, number_of};
+use super::fixture::{Fixture, ROWS_MAX, SHARD, all_states, number_of};
 use super::table;
 use crate::{ErrorKind, ListRequest, Place, ShardBatch, Store, StoredJob};
 
@@ -195,6 +195,7 @@ async fn pages_hold_while_others_write(mut fixture: Fixture) {
                     let request = ListRequest { filter, after, limit: 17, now };
                     let page = store.list(SHARD, request).await.expect("listed");
                     seen.extend(page.jobs.iter().map(|row: &StoredJob| number_of(row)));
+                    assert!(seen.len() <= ROWS_MAX, "pages without end");
                     after = page.next;
                     if after.is_none() {
                         break;

@@ -20,6 +20,9 @@ pub(super) const SHARD: ShardId = ShardId(0);
 /// Another one, for engines that have two.
 pub(super) const OTHER: ShardId = ShardId(1);
 
+/// More rows than any case makes: a cursor that goes nowhere must end in an answer.
+pub(super) const ROWS_MAX: usize = 20_000;
+
 /// An open store and the ownership of its shards.
 pub struct Fixture {
     harness: Arc<dyn Harness>,
@@ -191,6 +194,7 @@ impl Fixture {
             assert!(page.jobs.len() <= limit, "a page of {} where {limit} fit", page.jobs.len());
             assert!(page.next.is_none() || !page.jobs.is_empty(), "an empty page goes nowhere");
             rows.extend(page.jobs);
+            assert!(rows.len() <= ROWS_MAX, "pages without end");
             after = page.next;
             if after.is_none() {
                 return rows;
