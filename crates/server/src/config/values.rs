@@ -1,0 +1,230 @@
+//! Reads the values of a configuration and checks each where it was said.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::time::Duration;
+
+use hence_core::time::Millis;
+
+use super::{Config, ConfigError, KEYS, Key, Layer, Source};
+use crate::http::when;
+use crate::limits;
+
+/// A text that is never shown.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret(String);
+
+impl Secret {
+    /// The text, for whoever must compare it.
+    pub fn expose(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("***")
+    }
+}
+
+/// Where jobs are kept.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum StoreChoice {
+    /// In this directory.
+    Embedded(PathBuf),
+    /// In memory only: forgotten when the process ends.
+    Memory,
+}
+
+/// How log events are written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum LogFormat {
+    /// For people on a terminal, for programs otherwise.
+    Auto,
+    /// For people.
+    Human,
+    /// One JSON object a line.
+    Json,
+}
+
+/// What was said about each key, by whom.
+struct Said<'a>(&'a [(Source, Layer)]);
+
+impl Said<'_> {
+    fn text(&self, key: &Key) -> (&str, Source) {
+        let said = self.0.iter().find_map(|(source, layer)| Some((layer.get(key.name)?, *source)));
+        said.unwrap_or((key.default, Source::Default))
+    }
+
+    /// Reads the value of a key; `read` says what is wrong with it.
+    fn value<T>(
+        &self,
+        name: &str,
+        read: impl FnOnce(&str) -> Result<T, String>,
+    ) -> Result<T, ConfigError> {
+        let Some(key) = KEYS.iter().find(|key| key.name == name) else {
+            unreachable!("{name} is not in the list of keys")
+        };
+        let (text, source) = self.text(key);
+        read(text).map_err(|problem| ConfigError::Invalid { place: place(key, source), problem })
+    }
+}
+
+fn place(key: &Key, source: Source) -> String {
+    match source {
+        Source::Flag => format!("--{}", key.name.replace('_', "-")),
+        Source::Environment => key.env.to_owned(),
+        Source::File => format!("`{}` in the configuration file", key.name),
+        Source::Default => format!("the default of {}", key.name),
+    }
+}
+
+/// The configuration that the layers make, the first of them winning.
+pub(super) fn assemble(layers: &[(Source, Layer)]) -> Result<Config, ConfigError> {
+    let said = Said(layers);
+    let effective = KEYS.iter().map(|key| {
+        let (text, source) = said.text(key);
+        let shown = if key.secret && !text.is_empty() { "***" } else { text };
+        (key, shown.to_owned(), source)
+    });
+    Ok(Config {
+        listen: said.value("listen", listen)?,
+        store: store(&said)?,
+        token: token(&said)?,
+        log: said.value("log", filter)?,
+        log_format: said.value("log_format", log_format)?,
+        node: said.value("node", node)?,
+        shutdown_grace: said.value("shutdown_grace", duration)?,
+        max_body_bytes: said
+            .value("max_body_bytes", |text| between(bytes(text)?, 1_024, 1 << 30))?,
+        max_connections: said
+            .value("max_connections", |text| between(number(text)?, 1, 1 << 20))?,
+        request_timeout: said.value("request_timeout", duration_above_zero)?,
+        pushes: said.value("pushes", |text| between(number(text)?, 1, 1 << 20))?,
+        handlers: said.value("handlers", |text| between(number(text)?, 1, 1 << 20))?,
+        window_jobs: said.value("window_jobs", |text| between(number(text)?, 1, 1 << 30))?,
+        window_bytes: said.value("window_bytes", |text| between(bytes(text)?, 1 << 20, 1 << 40))?,
+        unregistered_delay: said.value("unregistered_delay", span_above_zero)?,
+        dead_retention: said.value("dead_retention", span)?,
+        effective: effective.collect(),
+    })
+}
+
+fn listen(text: &str) -> Result<SocketAddr, String> {
+    let named = text.strip_prefix("localhost:").map(|port| format!("127.0.0.1:{port}"));
+    named.as_deref().unwrap_or(text).parse().map_err(|_| {
+        format!("must be an address and a port, such as 127.0.0.1:7070 or [::1]:7070, not `{text}`")
+    })
+}
+
+fn store(said: &Said<'_>) -> Result<StoreChoice, ConfigError> {
+    let chosen = said.value("store", |text| match text {
+        "" => Ok(None),
+        "memory:" | "memory" => Ok(Some(StoreChoice::Memory)),
+        text => match text.strip_prefix("embedded:") {
+            Some("") => Err("names no directory: write embedded:PATH".to_owned()),
+            Some(path) => Ok(Some(StoreChoice::Embedded(PathBuf::from(path)))),
+            None => Err(format!("must be embedded:PATH or memory:, not `{text}`")),
+        },
+    })?;
+    match chosen {
+        Some(choice) => Ok(choice),
+        None => said.value("data", |text| match text {
+            "" => Err("must name a directory".to_owned()),
+            path => Ok(StoreChoice::Embedded(PathBuf::from(path))),
+        }),
+    }
+}
+
+fn token(said: &Said<'_>) -> Result<Option<Secret>, ConfigError> {
+    let direct = said.value("token", |text| match text {
+        "" => Ok(None),
+        text => checked_token(text).map(Some),
+    })?;
+    if direct.is_some() {
+        return Ok(direct);
+    }
+    said.value("token_file", |path| {
+        if path.is_empty() {
+            return Ok(None);
+        }
+        let text = std::fs::read_to_string(path)
+            .map_err(|error| format!("names `{path}`, which cannot be read: {error}"))?;
+        let token = checked_token(text.trim());
+        token.map(Some).map_err(|problem| format!("names `{path}`, whose token {problem}"))
+    })
+}
+
+fn checked_token(text: &str) -> Result<Secret, String> {
+    if text.len() < limits::TOKEN_BYTES_MIN {
+        let min = limits::TOKEN_BYTES_MIN;
+        return Err(format!("must have at least {min} characters; try `openssl rand -hex 32`"));
+    }
+    if !text.bytes().all(|b| b.is_ascii_graphic()) {
+        return Err("must be printable ASCII without spaces".to_owned());
+    }
+    Ok(Secret(text.to_owned()))
+}
+
+fn filter(text: &str) -> Result<String, String> {
+    match tracing_subscriber::EnvFilter::builder().parse(text) {
+        Ok(_) => Ok(text.to_owned()),
+        Err(error) => Err(format!("is not a log filter: {error}")),
+    }
+}
+
+fn log_format(text: &str) -> Result<LogFormat, String> {
+    match text {
+        "auto" => Ok(LogFormat::Auto),
+        "human" => Ok(LogFormat::Human),
+        "json" => Ok(LogFormat::Json),
+        _ => Err(format!("must be auto, human or json, not `{text}`")),
+    }
+}
+
+fn node(text: &str) -> Result<String, String> {
+    let name = hence_core::id::WorkerName::new(text);
+    name.map(|name| name.to_string()).map_err(|_| "must be a short printable name".to_owned())
+}
+
+fn span(text: &str) -> Result<Millis, String> {
+    when::span("", text).map_err(|rejection| rejection.to_string().trim_start().to_owned())
+}
+
+fn span_above_zero(text: &str) -> Result<Millis, String> {
+    match span(text)? {
+        Millis::ZERO => Err("must be above zero".to_owned()),
+        span => Ok(span),
+    }
+}
+
+fn duration(text: &str) -> Result<Duration, String> {
+    span(text).map(when::duration)
+}
+
+fn duration_above_zero(text: &str) -> Result<Duration, String> {
+    span_above_zero(text).map(when::duration)
+}
+
+fn number<T: FromStr>(text: &str) -> Result<T, String> {
+    text.parse().map_err(|_| format!("must be a whole number, not `{text}`"))
+}
+
+fn bytes(text: &str) -> Result<usize, String> {
+    const UNITS: [(&str, usize); 3] = [("KiB", 1 << 10), ("MiB", 1 << 20), ("GiB", 1 << 30)];
+    let found = UNITS.iter().find_map(|(unit, size)| Some((text.strip_suffix(unit)?, *size)));
+    let (digits, size) = found.unwrap_or((text, 1));
+    let count: Option<usize> = digits.trim().parse().ok();
+    count.and_then(|count| count.checked_mul(size)).ok_or_else(|| {
+        format!("must be a number of bytes, such as 1048576, 512KiB or 8MiB, not `{text}`")
+    })
+}
+
+fn between<T: PartialOrd + fmt::Display>(value: T, low: T, high: T) -> Result<T, String> {
+    if value < low || value > high {
+        return Err(format!("must be between {low} and {high}, not {value}"));
+    }
+    Ok(value)
+}
