@@ -1,0 +1,311 @@
+//! Refusals as RFC 9457 problem documents: what is wrong, where, and what to do about it.
+
+use std::borrow::Cow;
+
+use axum::response::{IntoResponse, Response};
+use hence::Error;
+use hence_core::error::Rejection;
+use hence_store::ErrorKind;
+use http::{HeaderValue, StatusCode, header};
+use serde::Serialize;
+
+use super::kinds::{self, Kind};
+use crate::nearest::nearest;
+
+/// A refusal on its way to the caller.
+#[derive(Debug)]
+pub(crate) struct Problem(Box<Parts>);
+
+#[derive(Debug)]
+struct Parts {
+    kind: Kind,
+    detail: Cow<'static, str>,
+    field: Option<Cow<'static, str>>,
+    fix: Option<String>,
+    place: Option<(usize, usize)>,
+    limit: Option<usize>,
+    retry_after: Option<u32>,
+}
+
+/// A problem document, as RFC 9457 describes it.
+#[derive(Serialize, utoipa::ToSchema)]
+#[schema(as = Problem)]
+pub(crate) struct ProblemOut {
+    /// What kind of problem it is: a stable URI reference, explained where it points.
+    #[schema(example = "/docs/errors#invalid-value")]
+    r#type: String,
+    /// The kind in words.
+    #[schema(example = "a value cannot be accepted")]
+    title: &'static str,
+    /// The HTTP status.
+    #[schema(example = 422)]
+    pub(crate) status: u16,
+    /// What is wrong with this request.
+    #[schema(example = "timeout must be between 10ms and 86400000ms")]
+    detail: String,
+    /// The field of the body, the parameter or the header that is wrong.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(example = "timeout")]
+    field: Option<String>,
+    /// What to do about it.
+    fix: String,
+    /// Where a body stops being JSON: the line, from 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    line: Option<usize>,
+    /// Where a body stops being JSON: the column, from 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    column: Option<usize>,
+    /// The limit that was passed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    limit: Option<usize>,
+    /// Seconds after which trying again makes sense.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    retry_after: Option<u32>,
+}
+
+impl Problem {
+    /// A problem of this kind; `detail` says what is wrong with this request.
+    pub(crate) fn new(kind: Kind, detail: impl Into<Cow<'static, str>>) -> Self {
+        Problem(Box::new(Parts {
+            kind,
+            detail: detail.into(),
+            field: None,
+            fix: None,
+            place: None,
+            limit: None,
+            retry_after: None,
+        }))
+    }
+
+    /// In this field.
+    pub(crate) fn field(mut self, field: impl Into<Cow<'static, str>>) -> Self {
+        self.0.field = Some(field.into());
+        self
+    }
+
+    /// With a better advice than the kind's.
+    pub(crate) fn fix(mut self, fix: impl Into<String>) -> Self {
+        self.0.fix = Some(fix.into());
+        self
+    }
+
+    /// This limit was passed.
+    pub(crate) fn limit(mut self, limit: usize) -> Self {
+        self.0.limit = Some(limit);
+        self
+    }
+
+    /// Trying again makes sense after so many seconds.
+    pub(crate) fn retry_after(mut self, seconds: u32) -> Self {
+        self.0.retry_after = Some(seconds);
+        self
+    }
+
+    /// The status it is answered with.
+    pub(crate) fn status(&self) -> StatusCode {
+        self.0.kind.status
+    }
+
+    /// The document.
+    pub(crate) fn into_document(self) -> ProblemOut {
+        let Parts { kind, detail, field, fix, place, limit, retry_after } = *self.0;
+        ProblemOut {
+            r#type: format!("/docs/errors#{}", kind.name),
+            title: kind.title,
+            status: kind.status.as_u16(),
+            detail: detail.into_owned(),
+            field: field.map(Cow::into_owned),
+            fix: fix.unwrap_or_else(|| kind.fix.to_owned()),
+            line: place.map(|(line, _)| line),
+            column: place.map(|(_, column)| column),
+            limit,
+            retry_after,
+        }
+    }
+
+    /// What serde found wrong with a body, at this path within it.
+    pub(crate) fn from_json(error: &serde_json::Error, path: &str) -> Self {
+        let (line, column) = (error.line(), error.column());
+        let text = error.to_string();
+        let message =
+            text.strip_suffix(&format!(" at line {line} column {column}")).unwrap_or(&text);
+        let mut problem = match error.classify() {
+            serde_json::error::Category::Data => wrong_data(message, path),
+            _ => Problem::new(kinds::BAD_JSON, message.to_owned()),
+        };
+        problem.0.place = (line > 0).then_some((line, column));
+        problem
+    }
+}
+
+/// A body that is JSON but not what was asked for. Serde says so in words only; the words are
+/// pinned by the tests below.
+fn wrong_data(message: &str, path: &str) -> Problem {
+    let mut quoted = message.split('`').skip(1).step_by(2);
+    let named = quoted.next().unwrap_or_default();
+    let within = |name: &str| match path {
+        "" | "." => name.to_owned(),
+        path if path == name || path.ends_with(&format!(".{name}")) => path.to_owned(),
+        path => format!("{path}.{name}"),
+    };
+    if message.starts_with("unknown field") {
+        let valid: Vec<&str> = quoted.collect();
+        let problem =
+            Problem::new(kinds::UNKNOWN_FIELD, format!("there is no field `{named}` here"))
+                .field(within(named));
+        return match nearest(named, valid.iter().copied()) {
+            Some(meant) => problem.fix(format!("did you mean `{meant}`?")),
+            None => problem.fix(format!("use one of: {}", valid.join(", "))),
+        };
+    }
+    if message.starts_with("missing field") {
+        return Problem::new(kinds::MISSING_FIELD, message.to_owned()).field(within(named));
+    }
+    if message.starts_with("duplicate field") {
+        return Problem::new(kinds::DUPLICATE_FIELD, message.to_owned()).field(within(named));
+    }
+    let problem = Problem::new(kinds::INVALID, message.to_owned());
+    if path.is_empty() || path == "." { problem } else { problem.field(path.to_owned()) }
+}
+
+impl From<Rejection> for Problem {
+    fn from(rejection: Rejection) -> Self {
+        let detail = rejection.to_string();
+        match rejection {
+            Rejection::Invalid { field, .. } => Problem::new(kinds::INVALID, detail).field(field),
+            Rejection::TooLarge { field, max, .. } => {
+                Problem::new(kinds::TOO_LARGE, detail).field(field).limit(max)
+            }
+            Rejection::ExpiresBeforeDue { .. } => {
+                Problem::new(kinds::INVALID, detail).field("expires_at")
+            }
+            Rejection::NoSuchJob => Problem::new(kinds::NO_SUCH_JOB, detail),
+            Rejection::NoSuchSchedule => Problem::new(kinds::NO_SUCH_SCHEDULE, detail),
+            Rejection::JobExists => Problem::new(kinds::JOB_EXISTS, detail).field("id"),
+            Rejection::IdempotencyMismatch => {
+                Problem::new(kinds::IDEMPOTENCY_MISMATCH, detail).field("Idempotency-Key")
+            }
+            Rejection::WrongState { .. } => Problem::new(kinds::WRONG_STATE, detail),
+            Rejection::StaleToken => Problem::new(kinds::STALE_TOKEN, detail).field("token"),
+            Rejection::QueuePaused { .. } => {
+                Problem::new(kinds::QUEUE_PAUSED, detail).field("queue").retry_after(10)
+            }
+            Rejection::QueueFull { max, .. } => Problem::new(kinds::QUEUE_FULL, detail)
+                .field("queue")
+                .limit(usize::try_from(max).unwrap_or(usize::MAX))
+                .retry_after(1),
+            Rejection::TooMany { max, .. } => Problem::new(kinds::TOO_MANY, detail).limit(max),
+            Rejection::StoreFull => Problem::new(kinds::STORE_FULL, detail).retry_after(10),
+            Rejection::Draining => Problem::new(kinds::DRAINING, detail).retry_after(5),
+        }
+    }
+}
+
+impl From<&Error> for Problem {
+    fn from(error: &Error) -> Self {
+        match error {
+            Error::Rejected(rejection) => rejection.clone().into(),
+            Error::Busy => Problem::new(kinds::BUSY, error.to_string()).retry_after(1),
+            Error::Stopped => Problem::new(kinds::UNAVAILABLE, error.to_string()).retry_after(5),
+            Error::Store(failure) => from_store(failure),
+            Error::Json(failure) => Problem::new(kinds::INTERNAL, failure.to_string()),
+        }
+    }
+}
+
+impl From<Error> for Problem {
+    fn from(error: Error) -> Self {
+        Problem::from(&error)
+    }
+}
+
+/// Paths and offsets of the store are for the operator's log, not for every caller.
+fn from_store(failure: &hence_store::StoreError) -> Problem {
+    tracing::error!(error = %failure, kind = ?failure.kind(), "the store failed");
+    match failure.kind() {
+        ErrorKind::Unavailable => {
+            Problem::new(kinds::UNAVAILABLE, "the store cannot be reached").retry_after(1)
+        }
+        ErrorKind::Full => Problem::new(kinds::STORE_FULL, "the store is full").retry_after(10),
+        _ => {
+            Problem::new(kinds::STORE_FAILED, "the store failed; the server's log has the details")
+        }
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let status = self.status();
+        let retry_after = self.0.retry_after;
+        let document = serde_json::to_vec(&self.into_document()).unwrap_or_default();
+        let mut response = (status, document).into_response();
+        let headers = response.headers_mut();
+        let media = HeaderValue::from_static("application/problem+json");
+        headers.insert(header::CONTENT_TYPE, media);
+        if let Some(seconds) = retry_after {
+            headers.insert(header::RETRY_AFTER, seconds.into());
+        }
+        if status == StatusCode::UNAUTHORIZED {
+            let scheme = HeaderValue::from_static("Bearer realm=\"hence\"");
+            headers.insert(header::WWW_AUTHENTICATE, scheme);
+        }
+        response
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use hence_core::time::Timestamp;
+
+    #[test]
+    fn every_rejection_has_its_status() {
+        let text = |s: &str| s.to_owned();
+        let rows = [
+            (Rejection::invalid("at", "is wrong"), 422),
+            (Rejection::ExpiresBeforeDue { expires_at: Timestamp::EPOCH }, 422),
+            (Rejection::too_long("id", 2, 1), 413),
+            (Rejection::NoSuchJob, 404),
+            (Rejection::NoSuchSchedule, 404),
+            (Rejection::JobExists, 409),
+            (Rejection::IdempotencyMismatch, 409),
+            (Rejection::WrongState { state: "dead", hint: "replay it" }, 409),
+            (Rejection::StaleToken, 409),
+            (Rejection::QueuePaused { queue: text("q") }, 503),
+            (Rejection::QueueFull { queue: text("q"), max: 1 }, 429),
+            (Rejection::TooMany { what: "queues", max: 1 }, 429),
+            (Rejection::StoreFull, 507),
+            (Rejection::Draining, 503),
+        ];
+        for (rejection, status) in rows {
+            let retryable = Error::from(rejection.clone()).is_retryable();
+            let response = Problem::from(rejection.clone()).into_response();
+            assert_eq!(response.status().as_u16(), status, "{rejection:?}");
+            let says_when = response.headers().contains_key(header::RETRY_AFTER);
+            assert_eq!(says_when, retryable, "{rejection:?}");
+        }
+        assert_eq!(Problem::from(Error::Busy).status().as_u16(), 503);
+    }
+
+    #[test]
+    fn words_of_serde_become_fields() {
+        let rows = [
+            ("unknown field `qeue`, expected one of `queue`, `key`", "", "unknown-field", "qeue"),
+            ("missing field `token`", "acks[3]", "missing-field", "acks[3].token"),
+            ("duplicate field `id`", "id", "duplicate-field", "id"),
+            (
+                "invalid type: map, expected a string",
+                "target.http.url",
+                "invalid-value",
+                "target.http.url",
+            ),
+        ];
+        for (message, path, kind, field) in rows {
+            let document = wrong_data(message, path).into_document();
+            assert!(document.r#type.ends_with(kind), "{message}");
+            assert_eq!(document.field.as_deref(), Some(field), "{message}");
+        }
+        let document = wrong_data(rows[0].0, "").into_document();
+        assert_eq!(document.fix, "did you mean `queue`?");
+    }
+}

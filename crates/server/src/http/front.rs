@@ -1,0 +1,72 @@
+//! What happens to every request, whatever it asks: guarded, bounded in time, measured. One layer: each
+//! one more would cost every request an allocation.
+
+use std::panic::AssertUnwindSafe;
+
+use axum::extract::{MatchedPath, Request, State};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use futures::FutureExt;
+use hence::clock::Stopwatch;
+use http::Method;
+
+use super::app::App;
+use super::errors::Problem;
+use super::kinds;
+use crate::limits;
+
+/// Routes that may wait, or work through many jobs.
+const LONG: [&str; 3] = ["/v1/leases", "/v1/jobs/{id}/wait", "/v1/jobs/bulk"];
+
+/// Guards, bounds and measures a request.
+pub(crate) async fn front(State(app): State<App>, request: Request, next: Next) -> Response {
+    let watch = Stopwatch::start();
+    let matched = request.extensions().get::<MatchedPath>().cloned();
+    let route = matched.as_ref().map_or("unmatched", MatchedPath::as_str);
+    let response = match check(&app, request) {
+        Ok(request) => answer(&app, route, request, next).await,
+        Err(problem) => problem.into_response(),
+    };
+    app.metrics.request(route, response.status(), watch.elapsed());
+    response
+}
+
+fn check(app: &App, request: Request) -> Result<Request, Problem> {
+    let (parts, body) = request.into_parts();
+    app.guard.check(&parts)?;
+    let length = parts.uri.path_and_query().map_or(0, |uri| uri.as_str().len());
+    if length > limits::URI_BYTES_MAX {
+        let detail =
+            format!("it has {length} bytes, at most {} are allowed", limits::URI_BYTES_MAX);
+        return Err(Problem::new(kinds::URI_TOO_LONG, detail).limit(limits::URI_BYTES_MAX));
+    }
+    Ok(Request::from_parts(parts, body))
+}
+
+async fn answer(app: &App, route: &str, request: Request, next: Next) -> Response {
+    let patience = app.bounds.request_timeout;
+    let patience = if LONG.contains(&route) { patience + limits::LONG_POLL_MAX } else { patience };
+    let unwind = AssertUnwindSafe(next.run(request)).catch_unwind();
+    match tokio::time::timeout(patience, unwind).await {
+        Ok(Ok(response)) => response,
+        Ok(Err(_)) => {
+            tracing::error!(route, "a request made its handler panic");
+            Problem::new(kinds::INTERNAL, "the request made its handler panic").into_response()
+        }
+        Err(_) => {
+            let detail = format!("it was given up after {} seconds", patience.as_secs());
+            Problem::new(kinds::TIMED_OUT, detail).into_response()
+        }
+    }
+}
+
+/// There is nothing at this path.
+pub(crate) async fn no_such_route(request: Request) -> Problem {
+    let path: String = request.uri().path().chars().take(200).collect();
+    Problem::new(kinds::NO_SUCH_ROUTE, format!("there is nothing at {path}"))
+}
+
+/// The path exists, the method does not. The router adds the Allow header.
+pub(crate) async fn method_not_allowed(method: Method) -> Problem {
+    Problem::new(kinds::METHOD_NOT_ALLOWED, format!("{method} is not possible here"))
+}

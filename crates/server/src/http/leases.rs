@@ -1,0 +1,191 @@
+//! Pulling work: lease, extend, ack, nack, and who holds what.
+
+use axum::extract::{Request, State};
+use axum::response::{IntoResponse, Response};
+use hence_core::error::Rejection;
+use hence_core::id::Token;
+use hence_core::limits::LEASE_BATCH_MAX;
+use http::{StatusCode, Uri};
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use super::app::{self, App};
+use super::errors::{Problem, ProblemOut};
+use super::params::{self, Params};
+use super::types::Stamp;
+use super::types::lease::{
+    AckIn, AcksIn, ExtendIn, ExtendedOut, HeldLeasesOut, HeldOut, LeaseIn, LeasedJobsOut,
+    LeasedOut, NackIn,
+};
+use super::{body, kinds};
+use crate::limits;
+
+/// Takes ready jobs, waiting for some when there are none.
+///
+/// Queues are looked at from left to right. An empty answer means that there were none in time. Each job
+/// is the worker's until `until`: ack, nack or extend it before that.
+#[utoipa::path(
+    post, path = "/v1/leases", tag = "leases", operation_id = "lease",
+    request_body(content = LeaseIn, example = json!({"worker": "mailer-1", "queues": ["urgent", "mail"], "max": 10, "lease": "1m", "wait": "30s"})),
+    responses((status = 200, description = "The jobs", body = LeasedJobsOut<'_>))
+)]
+pub(crate) async fn lease(State(app): State<App>, request: Request) -> Result<Response, Problem> {
+    params::none(request.uri())?;
+    let lease = body::json::<LeaseIn>(request).await?.into_request()?;
+    if app.drain.has_begun() {
+        return Err(Rejection::Draining.into());
+    }
+    // Whatever is on its way when the wait is given up goes back: the library sees to it.
+    let deliveries = tokio::select! {
+        biased;
+        deliveries = app.client.lease(lease) => deliveries?,
+        () = app.drain.begun() => Vec::new(),
+    };
+    let answer = LeasedJobsOut { jobs: deliveries.iter().map(LeasedOut::from).collect() };
+    Ok(app::json(StatusCode::OK, &answer))
+}
+
+/// Shows who holds what, since when, until when.
+#[utoipa::path(
+    get, path = "/v1/leases", tag = "leases", operation_id = "leases",
+    params(("limit" = Option<u32>, Query, description = "Rows at most, 1 to 1000; 100 when not given")),
+    responses((status = 200, description = "The jobs under way", body = HeldLeasesOut<'_>))
+)]
+pub(crate) async fn held(State(app): State<App>, request: Request) -> Result<Response, Problem> {
+    let limit = Params::read(request.uri(), &["limit"])?.limit()?;
+    let leases = app.client.leases(limit).await?;
+    let answer = HeldLeasesOut { leases: leases.iter().map(HeldOut::from).collect() };
+    Ok(app::json(StatusCode::OK, &answer))
+}
+
+/// The job is done.
+///
+/// Repeating it is answered as the first time.
+#[utoipa::path(
+    post, path = "/v1/leases/{token}/ack", tag = "leases", operation_id = "ack",
+    params(("token" = String, Path, description = "The token of the lease", example = "0.1.42")),
+    request_body(content = Option<AckIn<'_>>, example = json!({"result": {"sent": true}})),
+    responses((status = 204, description = "The success is recorded"))
+)]
+pub(crate) async fn ack(State(app): State<App>, request: Request) -> Result<Response, Problem> {
+    let token = token_of(request.uri())?;
+    let bytes = body::read(request, limits::BODY_BYTES_MAX).await?;
+    let ack = match body::text(&bytes)? {
+        "" => AckIn::default(),
+        text => body::parse(text)?,
+    };
+    app.client.ack(token, ack.into_result()?).await?;
+    Ok(StatusCode::NO_CONTENT.into_response())
+}
+
+/// The job is not done.
+#[utoipa::path(
+    post, path = "/v1/leases/{token}/nack", tag = "leases", operation_id = "nack",
+    params(("token" = String, Path, description = "The token of the lease", example = "0.1.42")),
+    request_body(content = Option<NackIn>, example = json!({"how": "retry", "delay": "1m", "reason": "mail server is down"})),
+    responses((status = 204, description = "It is recorded"))
+)]
+pub(crate) async fn nack(State(app): State<App>, request: Request) -> Result<Response, Problem> {
+    let token = token_of(request.uri())?;
+    let nack = body::json_or_default::<NackIn>(request).await?;
+    app.client.nack(token, nack.how()?, nack.reason.as_deref()).await?;
+    Ok(StatusCode::NO_CONTENT.into_response())
+}
+
+/// Holds a lease longer: until so long from now.
+#[utoipa::path(
+    post, path = "/v1/leases/{token}/extend", tag = "leases", operation_id = "extend",
+    params(("token" = String, Path, description = "The token of the lease", example = "0.1.42")),
+    request_body(content = ExtendIn, example = json!({"lease": "1m"})),
+    responses((status = 200, description = "When it ends now", body = ExtendedOut))
+)]
+pub(crate) async fn extend(State(app): State<App>, request: Request) -> Result<Response, Problem> {
+    let token = token_of(request.uri())?;
+    let span = body::json::<ExtendIn>(request).await?.into_span()?;
+    let until = app.client.extend(token, span).await?;
+    let answer = ExtendedOut { until: Stamp(until), until_ms: until.as_millis() };
+    Ok(app::json(StatusCode::OK, &answer))
+}
+
+/// The answers to many acks, in their order.
+#[derive(Serialize, ToSchema)]
+#[schema(as = AckAnswers)]
+pub(crate) struct AcksOut {
+    /// How many were recorded.
+    done: usize,
+    /// How many were refused.
+    refused: usize,
+    /// One answer for each.
+    acks: Vec<AckItem>,
+}
+
+/// The answer to one ack of many.
+#[derive(Serialize, ToSchema)]
+#[schema(as = AckAnswer)]
+struct AckItem {
+    /// The token it was for.
+    token: String,
+    /// The status it would have had alone.
+    status: u16,
+    /// Why it was refused.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<ProblemOut>,
+}
+
+/// Many jobs are done, each answered for itself.
+#[utoipa::path(
+    post, path = "/v1/leases/ack", tag = "leases", operation_id = "ack_many",
+    request_body(content = AcksIn<'_>, example = json!({"acks": [{"token": "0.1.42"}, {"token": "0.1.43", "result": 7}]})),
+    responses((status = 207, description = "One answer for each", body = AcksOut))
+)]
+pub(crate) async fn ack_many(
+    State(app): State<App>,
+    request: Request,
+) -> Result<Response, Problem> {
+    params::none(request.uri())?;
+    let bytes = body::read(request, app.bounds.body_bytes_max).await?;
+    let AcksIn { acks } = body::parse(body::text(&bytes)?)?;
+    let max = LEASE_BATCH_MAX as usize;
+    if acks.is_empty() || acks.len() > max {
+        return Err(Rejection::invalid("acks", format!("must hold between 1 and {max}")).into());
+    }
+    let mut tokens = Vec::with_capacity(acks.len());
+    let mut good = Vec::with_capacity(acks.len());
+    for ack in acks {
+        let (text, ack) = ack.split();
+        let parsed = text.parse::<Token>().and_then(|token| Ok((token, ack.into_result()?)));
+        let refusal = parsed.map(|ack| good.push(ack)).err();
+        tokens.push((text, refusal));
+    }
+    let mut answers = app.client.ack_many(good).await?.into_iter();
+    let acks: Vec<AckItem> = tokens
+        .into_iter()
+        .map(|(token, refusal)| match refusal {
+            Some(rejection) => ack_item(token, Err(rejection.into())),
+            None => ack_item(token, answers.next().unwrap_or(Err(hence::Error::Stopped))),
+        })
+        .collect();
+    let done = acks.iter().filter(|item| item.error.is_none()).count();
+    let answer = AcksOut { done, refused: acks.len() - done, acks };
+    Ok(app::json(StatusCode::MULTI_STATUS, &answer))
+}
+
+fn ack_item(token: String, answer: Result<(), hence::Error>) -> AckItem {
+    match answer {
+        Ok(()) => AckItem { token, status: StatusCode::NO_CONTENT.as_u16(), error: None },
+        Err(error) => {
+            let document = Problem::from(error).into_document();
+            AckItem { token, status: document.status, error: Some(document) }
+        }
+    }
+}
+
+fn token_of(uri: &Uri) -> Result<Token, Problem> {
+    params::none(uri)?;
+    let text = params::segment(uri, 3)?;
+    // A token that was never one is answered as one that has ended: nothing can be learned by
+    // guessing.
+    text.parse().map_err(|rejection: Rejection| {
+        Problem::new(kinds::STALE_TOKEN, rejection.to_string()).field("token")
+    })
+}

@@ -1,0 +1,209 @@
+//! `POST /v1/jobs`: one job, or many, each answered for itself.
+
+use axum::extract::{Request, State};
+use axum::response::Response;
+use hence::NewJob;
+use hence::client::Added;
+use hence::new_job::Idempotency;
+use hence_core::effect::Submitted;
+use hence_core::error::Rejection;
+use hence_core::limits::SUBMIT_BATCH_MAX;
+use hence_core::time::Timestamp;
+use http::{HeaderMap, StatusCode};
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use utoipa::ToSchema;
+
+use super::app::{self, App};
+use super::errors::{Problem, ProblemOut};
+use super::types::job_in::JobIn;
+use super::types::job_out::AddedOut;
+use super::{body, params};
+use crate::limits;
+
+/// Many jobs.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = NewJobs)]
+pub(crate) struct BatchIn<'a> {
+    /// The jobs, at most 1000.
+    #[serde(borrow)]
+    #[schema(value_type = Vec<JobIn<'_>>)]
+    jobs: Vec<&'a RawValue>,
+}
+
+/// One job or many.
+#[derive(ToSchema)]
+#[expect(dead_code, reason = "only describes the body in the document")]
+#[schema(as = Submission)]
+#[serde(untagged)]
+pub(crate) enum SubmissionIn<'a> {
+    /// One job.
+    One(Box<JobIn<'a>>),
+    /// Many jobs.
+    Many(BatchIn<'a>),
+}
+
+/// The answers to many jobs, in their order.
+#[derive(Serialize, ToSchema)]
+#[schema(as = AcceptedJobs)]
+pub(crate) struct BatchOut<'a> {
+    /// How many were accepted, or stood already.
+    accepted: usize,
+    /// How many were refused.
+    refused: usize,
+    /// One answer for each job.
+    jobs: Vec<BatchItem<'a>>,
+}
+
+/// The answer to one job of many.
+#[derive(Serialize, ToSchema)]
+#[serde(untagged)]
+#[schema(as = BatchItem)]
+pub(crate) enum BatchItem<'a> {
+    /// It was accepted, or stood already.
+    Accepted(AddedOut<'a>),
+    /// It was refused; the others are not affected.
+    Refused(RefusedOut),
+}
+
+/// One job of many that was refused.
+#[derive(Serialize, ToSchema)]
+#[schema(as = Refused)]
+pub(crate) struct RefusedOut {
+    /// The status it would have had alone.
+    status: u16,
+    /// Why.
+    error: ProblemOut,
+}
+
+/// Schedules a job, or many at once.
+///
+/// One job is answered with 201 when it is new, with 200 when one of the same name was kept or
+/// replaced. Many are answered with 207, each with its own status. With an `Idempotency-Key`, a
+/// repeated request is answered as the first one was, and nothing is done twice.
+#[utoipa::path(
+    post, path = "/v1/jobs", tag = "jobs", operation_id = "submit",
+    params(("Idempotency-Key" = Option<String>, Header, description = "Names the request, so that it can be repeated safely")),
+    request_body(
+        content = SubmissionIn<'_>, description = "A job, or `{\"jobs\": [...]}` with up to 1000",
+        examples(
+            ("short" = (value = json!({"key": "user:1234", "id": "renew-subscription", "time": 1_789_000_000, "url": "https://example.com/hook"}))),
+            ("pull" = (value = json!({"queue": "mail", "in": "5m", "payload": {"to": "ann@example.com"}}))),
+            ("many" = (value = json!({"jobs": [{"in": "1s"}, {"at": "2026-09-10T00:26:40Z"}]}))),
+        )
+    ),
+    responses(
+        (status = 201, description = "The job is accepted and durable", body = AddedOut<'_>),
+        (status = 200, description = "A job of the same name was kept or replaced", body = AddedOut<'_>),
+        (status = 207, description = "Many jobs, each answered for itself", body = BatchOut<'_>),
+    )
+)]
+pub(crate) async fn submit(State(app): State<App>, request: Request) -> Result<Response, Problem> {
+    params::none(request.uri())?;
+    let repeat = idempotency_key(request.headers())?;
+    let bytes = body::read(request, app.bounds.body_bytes_max).await?;
+    let text = body::text(&bytes)?;
+    if is_batch(text) {
+        return submit_many(&app, text, repeat.as_deref()).await;
+    }
+    if bytes.len() > limits::BODY_BYTES_MAX {
+        return Err(body::too_large(limits::BODY_BYTES_MAX));
+    }
+    let job = body::parse::<JobIn<'_>>(text)?;
+    let repeat = repeat.map(|key| Idempotency { key, fingerprint: body::fingerprint(&bytes) });
+    let added = app.client.add(job.into_new_job(app.client.now(), repeat)?).await?;
+    Ok(app::json(status_of(&added), &AddedOut::from(&added)))
+}
+
+async fn submit_many(app: &App, text: &str, repeat: Option<&str>) -> Result<Response, Problem> {
+    let BatchIn { jobs } = body::parse(text)?;
+    if jobs.is_empty() {
+        return Err(Rejection::invalid("jobs", "must hold at least one job").into());
+    }
+    if jobs.len() > SUBMIT_BATCH_MAX {
+        return Err(Rejection::too_long("jobs", jobs.len(), SUBMIT_BATCH_MAX).into());
+    }
+    let fingerprint = repeat.map(|_| body::fingerprint(text.as_bytes()));
+    let now = app.client.now();
+    let mut refusals = Vec::with_capacity(jobs.len());
+    let mut accepted = Vec::with_capacity(jobs.len());
+    for (index, raw) in jobs.into_iter().enumerate() {
+        let repeat = repeat.zip(fingerprint).map(|(key, fingerprint)| {
+            let key = format!("{key}/{index}");
+            Idempotency { key, fingerprint }
+        });
+        match new_job(raw, now, repeat) {
+            Ok(job) => {
+                accepted.push(job);
+                refusals.push(None);
+            }
+            Err(problem) => refusals.push(Some(problem)),
+        }
+    }
+    let added = app.client.add_many(accepted).await?;
+    Ok(app::json(StatusCode::MULTI_STATUS, &batch_answer(refusals, &added)))
+}
+
+fn new_job(raw: &RawValue, now: Timestamp, repeat: Option<Idempotency>) -> Result<NewJob, Problem> {
+    Ok(body::parse::<JobIn<'_>>(raw.get())?.into_new_job(now, repeat)?)
+}
+
+/// Puts the answers of the library and our own refusals back into the order of the jobs.
+fn batch_answer(
+    refusals: Vec<Option<Problem>>,
+    added: &[Result<Added, hence::Error>],
+) -> BatchOut<'_> {
+    let mut added = added.iter();
+    let jobs: Vec<BatchItem<'_>> = refusals
+        .into_iter()
+        .map(|refusal| match refusal {
+            Some(problem) => refused(problem),
+            None => match added.next() {
+                Some(Ok(added)) => accepted(added),
+                Some(Err(error)) => refused(error.into()),
+                None => refused(hence::Error::Stopped.into()),
+            },
+        })
+        .collect();
+    let is_accepted = |item: &&BatchItem<'_>| matches!(item, BatchItem::Accepted(_));
+    let accepted = jobs.iter().filter(is_accepted).count();
+    BatchOut { accepted, refused: jobs.len() - accepted, jobs }
+}
+
+fn accepted(added: &Added) -> BatchItem<'_> {
+    let mut answer = AddedOut::from(added);
+    answer.status = Some(status_of(added).as_u16());
+    BatchItem::Accepted(answer)
+}
+
+fn refused(problem: Problem) -> BatchItem<'static> {
+    let error = problem.into_document();
+    BatchItem::Refused(RefusedOut { status: error.status, error })
+}
+
+fn status_of(added: &Added) -> StatusCode {
+    match added.how {
+        Submitted::Created => StatusCode::CREATED,
+        Submitted::Replaced | Submitted::Kept => StatusCode::OK,
+    }
+}
+
+/// A batch has one field, so it is the first: one look tells it from a job, which has no such field.
+fn is_batch(text: &str) -> bool {
+    let inner = text.trim_start().strip_prefix('{').map(str::trim_start);
+    inner.is_some_and(|inner| inner.starts_with("\"jobs\""))
+}
+
+fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, Problem> {
+    const NAME: &str = "Idempotency-Key";
+    let Some(value) = headers.get("idempotency-key") else { return Ok(None) };
+    let max = limits::IDEMPOTENCY_KEY_BYTES_MAX;
+    if value.len() > max {
+        return Err(Rejection::too_long(NAME, value.len(), max).into());
+    }
+    match value.to_str() {
+        Ok(key) if !key.is_empty() => Ok(Some(key.to_owned())),
+        _ => Err(Rejection::invalid(NAME, "must be printable ASCII and not empty").into()),
+    }
+}

@@ -1,0 +1,361 @@
+//! A job as a producer writes it.
+
+use std::sync::Arc;
+
+use hence::new_job::Idempotency;
+use hence::{Due, NewId, NewJob};
+use hence_core::error::Rejection;
+use hence_core::id::{JobId, Key, QueueName};
+use hence_core::input::Edit;
+use hence_core::job::{HttpTarget, JobSpec, KeyOnFailure, OnConflict, OnUnknown, Target};
+use hence_core::time::{Millis, Timestamp};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use utoipa::ToSchema;
+
+use super::payload::PayloadIn;
+use super::retry::RetryIn;
+use super::target::TargetIn;
+use crate::http::when::{self, Moment};
+
+/// A job to be. Everything may be left out: then it is due now, for a worker of the queue `default`.
+#[derive(Deserialize, ToSchema, Default)]
+#[serde(deny_unknown_fields)]
+#[schema(as = NewJob)]
+pub(crate) struct JobIn<'a> {
+    /// The queue it goes to; `default` when not given.
+    #[schema(example = "mail")]
+    pub(crate) queue: Option<String>,
+    /// Jobs of one (queue, key) run one at a time, in order of due time.
+    #[schema(example = "user:1234")]
+    pub(crate) key: Option<String>,
+    /// Names the job within its (queue, key); drawn when not given.
+    #[schema(example = "renew-subscription")]
+    id: Option<String>,
+    /// How to find the id instead of giving one.
+    id_from: Option<IdFrom>,
+    /// When it is due; `time` is another name for it. Now when neither it nor `in` is given.
+    #[serde(alias = "time")]
+    #[schema(schema_with = when::instant_schema)]
+    at: Option<Moment>,
+    /// How long from now it is due.
+    #[schema(schema_with = when::span_schema)]
+    r#in: Option<Moment>,
+    /// What it carries, as any JSON value.
+    #[serde(borrow)]
+    #[schema(value_type = Option<serde_json::Value>)]
+    payload: Option<&'a RawValue>,
+    /// What it carries, as text.
+    payload_text: Option<String>,
+    /// What it carries, as base64 of any bytes.
+    payload_base64: Option<String>,
+    /// The media type of the payload; follows from its form when not given.
+    content_type: Option<String>,
+    /// Where it goes; a worker that pulls when neither it nor `url` is given.
+    target: Option<TargetIn>,
+    /// Short for an HTTP target that takes a POST.
+    #[schema(example = "https://example.com/hook")]
+    url: Option<String>,
+    /// When and how often it is tried again.
+    retry: Option<RetryIn>,
+    /// How long one attempt may take; 30s when not given.
+    #[schema(schema_with = when::span_schema)]
+    timeout: Option<Moment>,
+    /// How long after its due time it may still be started.
+    #[schema(schema_with = when::span_schema)]
+    expires_in: Option<Moment>,
+    /// Until when it may be started.
+    #[schema(schema_with = when::instant_schema)]
+    expires_at: Option<Moment>,
+    /// How long it can be looked at after it ended; 1h when not given.
+    #[schema(schema_with = when::span_schema)]
+    retention: Option<Moment>,
+    /// Whether the result of its success is kept as long as it is.
+    keep_result: Option<bool>,
+    /// What happens when a job of the same name exists; `replace`, or `keep` with an
+    /// Idempotency-Key or an id from content.
+    on_conflict: Option<OnConflictIn>,
+    /// What its failure means for the later jobs of its key; `block` when not given.
+    key_on_failure: Option<KeyOnFailureIn>,
+    /// What to do when nobody can say how an attempt ended; `retry` when not given.
+    on_unknown: Option<OnUnknownIn>,
+}
+
+/// How to find an id.
+#[derive(Deserialize, ToSchema, Clone, Copy)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum IdFrom {
+    /// A digest of target and payload: identical jobs collapse into one.
+    Content,
+}
+
+/// What happens when a job of the same name exists.
+#[derive(Deserialize, ToSchema, Clone, Copy)]
+#[serde(rename_all = "snake_case")]
+#[schema(as = OnConflict)]
+pub(crate) enum OnConflictIn {
+    /// The old one never runs; this one does.
+    Replace,
+    /// The old one stays as it is.
+    Keep,
+    /// This one is refused.
+    Reject,
+}
+
+/// What a failing job does to the later jobs of its key.
+#[derive(Deserialize, ToSchema, Clone, Copy)]
+#[serde(rename_all = "snake_case")]
+#[schema(as = KeyOnFailure)]
+pub(crate) enum KeyOnFailureIn {
+    /// They wait until it succeeded or is dead.
+    Block,
+    /// They go ahead while it waits for its retry.
+    StepAside,
+}
+
+/// What to do with an attempt whose end nobody saw.
+#[derive(Deserialize, ToSchema, Clone, Copy)]
+#[serde(rename_all = "snake_case")]
+#[schema(as = OnUnknown)]
+pub(crate) enum OnUnknownIn {
+    /// Deliver it again: at least once.
+    Retry,
+    /// Never deliver it again by itself: at most once.
+    Park,
+}
+
+impl JobIn<'_> {
+    /// The job to be; `now` makes an `expires_at` comparable with an `in`.
+    pub(crate) fn into_new_job(
+        mut self,
+        now: Timestamp,
+        idempotency: Option<Idempotency>,
+    ) -> Result<NewJob, Rejection> {
+        let due = self.due()?;
+        let id = self.new_id()?;
+        let expires_at = self.expires_at.take();
+        let on_conflict = self.on_conflict.map(Into::into);
+        let mut job = NewJob {
+            queue: self.queue_name()?,
+            key: self.key.as_deref().map(Key::new).transpose()?,
+            id,
+            due,
+            on_conflict,
+            spec: self.into_spec()?,
+            idempotency,
+        };
+        if let Some(instant) = expires_at {
+            if job.spec.expires_after.is_some() {
+                return Err(both("expires_at", "expires_in"));
+            }
+            let expires_at = instant.instant("expires_at")?;
+            job.spec.expires_after = Some(expires_after(due, now, expires_at)?);
+        }
+        Ok(job)
+    }
+
+    /// What a schedule makes jobs from: everything that is not about one job only.
+    pub(crate) fn into_template(self) -> Result<(QueueName, Option<Key>, JobSpec), Rejection> {
+        let single = [
+            ("job.id", self.id.is_some()),
+            ("job.id_from", self.id_from.is_some()),
+            ("job.at", self.at.is_some()),
+            ("job.in", self.r#in.is_some()),
+            ("job.expires_at", self.expires_at.is_some()),
+            ("job.on_conflict", self.on_conflict.is_some()),
+        ];
+        if let Some((field, _)) = single.into_iter().find(|(_, given)| *given) {
+            let problem = "does not belong into a schedule, which makes many jobs";
+            return Err(Rejection::invalid(field, problem));
+        }
+        let key = self.key.as_deref().map(Key::new).transpose()?;
+        Ok((self.queue_name()?, key, self.into_spec()?))
+    }
+
+    fn queue_name(&self) -> Result<QueueName, Rejection> {
+        self.queue.as_deref().map_or_else(|| Ok(QueueName::default_queue()), QueueName::new)
+    }
+
+    fn due(&self) -> Result<Due, Rejection> {
+        due(self.at.as_ref(), self.r#in.as_ref())
+    }
+
+    fn new_id(&self) -> Result<NewId, Rejection> {
+        match (&self.id, self.id_from) {
+            (Some(_), Some(IdFrom::Content)) => Err(both("id", "id_from")),
+            (Some(id), None) => Ok(NewId::Given(JobId::new(id)?)),
+            (None, Some(IdFrom::Content)) => Ok(NewId::ContentHash),
+            (None, None) => Ok(NewId::Drawn),
+        }
+    }
+
+    fn into_spec(self) -> Result<JobSpec, Rejection> {
+        let short = self.url.is_some();
+        let target = target(self.target, self.url)?.unwrap_or(Target::Worker);
+        let mut spec = JobSpec::new(target);
+        let payload = PayloadIn {
+            json: self.payload,
+            text: self.payload_text,
+            base64: self.payload_base64,
+            content_type: self.content_type,
+            field: "payload",
+        };
+        if let Some(payload) = payload.into_payload()? {
+            spec.payload = payload;
+        }
+        if let Some(retry) = self.retry {
+            spec.retry = retry.into_policy()?;
+        }
+        if let Some(timeout) = self.timeout {
+            spec.timeout = timeout.span("timeout")?;
+        }
+        spec.expires_after = self.expires_in.map(|span| span.span("expires_in")).transpose()?;
+        if let Some(retention) = self.retention {
+            spec.retention = retention.span("retention")?;
+        }
+        spec.keep_result = self.keep_result.unwrap_or(spec.keep_result);
+        spec.key_on_failure = self.key_on_failure.map_or(spec.key_on_failure, Into::into);
+        spec.on_unknown = self.on_unknown.map_or(spec.on_unknown, Into::into);
+        spec.check().map_err(|rejection| as_written(rejection, short))?;
+        Ok(spec)
+    }
+}
+
+/// What to change about a job. What is not given stays.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = JobChange)]
+pub(crate) struct EditIn<'a> {
+    /// When it is due.
+    #[serde(alias = "time")]
+    #[schema(schema_with = when::instant_schema)]
+    at: Option<Moment>,
+    /// How long from now it is due.
+    #[schema(schema_with = when::span_schema)]
+    r#in: Option<Moment>,
+    /// What it carries, as any JSON value.
+    #[serde(borrow)]
+    #[schema(value_type = Option<serde_json::Value>)]
+    payload: Option<&'a RawValue>,
+    /// What it carries, as text.
+    payload_text: Option<String>,
+    /// What it carries, as base64 of any bytes.
+    payload_base64: Option<String>,
+    /// The media type of the payload.
+    content_type: Option<String>,
+    /// Where it goes.
+    target: Option<TargetIn>,
+    /// Short for an HTTP target that takes a POST.
+    url: Option<String>,
+    /// When and how often it is tried again: the whole policy.
+    retry: Option<RetryIn>,
+    /// How long one attempt may take.
+    #[schema(schema_with = when::span_schema)]
+    timeout: Option<Moment>,
+}
+
+impl EditIn<'_> {
+    /// The core's edit.
+    pub(crate) fn into_edit(self, now: Timestamp) -> Result<Edit, Rejection> {
+        let due_at = match due(self.at.as_ref(), self.r#in.as_ref())? {
+            Due::Now => None,
+            Due::At(instant) => Some(instant),
+            Due::In(span) => Some(now.plus(span)),
+        };
+        let payload = PayloadIn {
+            json: self.payload,
+            text: self.payload_text,
+            base64: self.payload_base64,
+            content_type: self.content_type,
+            field: "payload",
+        };
+        let edit = Edit {
+            due_at,
+            payload: payload.into_payload()?,
+            target: target(self.target, self.url)?,
+            retry: self.retry.map(RetryIn::into_policy).transpose()?,
+            timeout: self.timeout.map(|span| span.span("timeout")).transpose()?,
+        };
+        if edit == Edit::default() {
+            return Err(Rejection::invalid("body", "must name at least one thing to change"));
+        }
+        Ok(edit)
+    }
+}
+
+fn due(at: Option<&Moment>, after: Option<&Moment>) -> Result<Due, Rejection> {
+    match (at, after) {
+        (Some(_), Some(_)) => Err(both("at", "in")),
+        (Some(at), None) => Ok(Due::At(at.instant("at")?)),
+        (None, Some(span)) => Ok(Due::In(span.span("in")?)),
+        (None, None) => Ok(Due::Now),
+    }
+}
+
+fn target(target: Option<TargetIn>, url: Option<String>) -> Result<Option<Target>, Rejection> {
+    match (target, url) {
+        (Some(_), Some(_)) => Err(both("target", "url")),
+        (Some(target), None) => target.into_target().map(Some),
+        (None, Some(url)) => Ok(Some(Target::Http(Arc::new(HttpTarget::post(&url))))),
+        (None, None) => Ok(None),
+    }
+}
+
+fn expires_after(due: Due, now: Timestamp, expires_at: Timestamp) -> Result<Millis, Rejection> {
+    let due_at = match due {
+        Due::Now => now,
+        Due::At(instant) => instant,
+        Due::In(span) => now.plus(span),
+    };
+    if expires_at <= due_at {
+        return Err(Rejection::ExpiresBeforeDue { expires_at });
+    }
+    Ok(expires_at.since(due_at))
+}
+
+/// The core names a target's fields without the kind of target; the caller wrote them with it, or
+/// wrote the short form.
+fn as_written(rejection: Rejection, short: bool) -> Rejection {
+    let rename = |field: &str| match field.strip_prefix("target.") {
+        Some("url") if short => "url".to_owned(),
+        Some(rest) => format!("target.http.{rest}"),
+        None => field.to_owned(),
+    };
+    match rejection {
+        Rejection::Invalid { field, problem } => Rejection::invalid(rename(&field), problem),
+        Rejection::TooLarge { field, size, max } => Rejection::too_long(rename(&field), size, max),
+        other => other,
+    }
+}
+
+fn both(one: &'static str, other: &'static str) -> Rejection {
+    Rejection::invalid(one, format!("and {other} are two ways to say the same; give one"))
+}
+
+impl From<OnConflictIn> for OnConflict {
+    fn from(choice: OnConflictIn) -> Self {
+        match choice {
+            OnConflictIn::Replace => OnConflict::Replace,
+            OnConflictIn::Keep => OnConflict::Keep,
+            OnConflictIn::Reject => OnConflict::Reject,
+        }
+    }
+}
+
+impl From<KeyOnFailureIn> for KeyOnFailure {
+    fn from(choice: KeyOnFailureIn) -> Self {
+        match choice {
+            KeyOnFailureIn::Block => KeyOnFailure::Block,
+            KeyOnFailureIn::StepAside => KeyOnFailure::StepAside,
+        }
+    }
+}
+
+impl From<OnUnknownIn> for OnUnknown {
+    fn from(choice: OnUnknownIn) -> Self {
+        match choice {
+            OnUnknownIn::Retry => OnUnknown::Retry,
+            OnUnknownIn::Park => OnUnknown::Park,
+        }
+    }
+}

@@ -1,0 +1,303 @@
+//! A job, its end and its attempts as an answer shows them.
+
+use hence::client::Added;
+use hence_core::effect::Submitted;
+use hence_core::job::{AttemptRecord, Finish, JobView, KeyOnFailure, Lease, OnUnknown};
+use serde::Serialize;
+use serde_json::value::RawValue;
+use utoipa::ToSchema;
+
+use super::Stamp;
+use super::payload::Inline;
+use super::retry::RetryOut;
+use super::target::TargetOut;
+use crate::http::when;
+
+/// A job as it is now.
+#[derive(Serialize, ToSchema)]
+#[schema(as = Job)]
+pub(crate) struct JobOut<'a> {
+    /// The queue it is in.
+    queue: &'a str,
+    /// The key it runs under.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    key: Option<&'a str>,
+    /// Its id within the two.
+    id: &'a str,
+    /// The order of submission.
+    number: u64,
+    /// `scheduled`, `ready`, `running`, `succeeded`, `dead`, `cancelled` or `expired`.
+    state: &'static str,
+    /// When it is, or was last, to be handed out.
+    due_at: Stamp,
+    /// The same in Unix milliseconds.
+    due_at_ms: i64,
+    /// When it was to run at first; retries do not change this.
+    scheduled_for: Stamp,
+    /// When it was submitted.
+    submitted_at: Stamp,
+    /// Attempts that ended and count.
+    attempts: u32,
+    /// Where it goes.
+    target: TargetOut<'a>,
+    /// The payload, when it is JSON and not large.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<serde_json::Value>)]
+    payload: Option<&'a RawValue>,
+    /// The payload, when it is other text and not large.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    payload_text: Option<&'a str>,
+    /// The payload, when it is not text and not large.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    payload_base64: Option<String>,
+    /// The media type of the payload.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    content_type: Option<&'a str>,
+    /// The length of the payload in bytes. Large ones are at `/v1/jobs/{id}/payload`.
+    payload_size: usize,
+    /// When and how often it is tried again.
+    retry: RetryOut,
+    /// How long one attempt may take.
+    timeout: String,
+    /// Until when it may be started.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    expires_at: Option<Stamp>,
+    /// How long it can be looked at after it ended.
+    retention: String,
+    /// Whether its result is kept.
+    keep_result: bool,
+    /// What its failure means for the later jobs of its key.
+    key_on_failure: &'static str,
+    /// What happens when nobody can say how an attempt ended.
+    on_unknown: &'static str,
+    /// Who runs it now.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    lease: Option<LeaseOut<'a>>,
+    /// How it ended.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    finish: Option<FinishOut<'a>>,
+    /// The schedule that made it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    schedule: Option<&'a str>,
+    /// The tick of the schedule that made it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    occurrence: Option<Stamp>,
+}
+
+/// The right to run a job until a moment.
+#[derive(Serialize, ToSchema)]
+#[schema(as = Lease)]
+pub(crate) struct LeaseOut<'a> {
+    /// Fences this delivery against all others of the job.
+    #[schema(example = "0.1.42")]
+    token: String,
+    /// Which attempt this is, from 1.
+    attempt: u32,
+    /// Who has it.
+    holder: &'a str,
+    /// When it was granted.
+    granted_at: Stamp,
+    /// When it ends unless it is extended.
+    until: Stamp,
+}
+
+/// The end of a job.
+#[derive(Serialize, ToSchema)]
+#[schema(as = Finish)]
+pub(crate) struct FinishOut<'a> {
+    /// `succeeded`, `dead`, `cancelled` or `expired`.
+    outcome: &'static str,
+    /// When it ended.
+    at: Stamp,
+    /// Why, when it did not succeed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<&'a str>,
+    /// The kept result, when it is JSON and not large.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<serde_json::Value>)]
+    result: Option<&'a RawValue>,
+    /// The kept result, when it is other text and not large.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    result_text: Option<&'a str>,
+    /// The kept result, when it is not text and not large.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    result_base64: Option<String>,
+    /// The media type of the result.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    result_content_type: Option<&'a str>,
+    /// The length of the kept result. Large ones are at `/v1/jobs/{id}/result`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    result_size: Option<usize>,
+    /// Until when this can be looked at.
+    keep_until: Stamp,
+}
+
+impl<'a> JobOut<'a> {
+    /// The job with its payload, unless that is large.
+    pub(crate) fn whole(view: &'a JobView) -> Self {
+        let mut out = JobOut::brief(view);
+        let Inline { json, text, base64 } = Inline::of_small(&view.job.payload);
+        (out.payload, out.payload_text, out.payload_base64) = (json, text, base64);
+        out
+    }
+
+    /// The job without its payload, for lists.
+    pub(crate) fn brief(view: &'a JobView) -> Self {
+        let job = &*view.job;
+        JobOut {
+            queue: job.name.queue.as_str(),
+            key: job.name.key.as_ref().map(hence_core::id::Key::as_str),
+            id: job.name.id.as_str(),
+            number: job.number.0,
+            state: view.state.as_str(),
+            due_at: view.progress.due_at.into(),
+            due_at_ms: view.progress.due_at.as_millis(),
+            scheduled_for: job.scheduled_for.into(),
+            submitted_at: job.submitted_at.into(),
+            attempts: view.progress.attempts,
+            target: (&job.target).into(),
+            payload: None,
+            payload_text: None,
+            payload_base64: None,
+            content_type: job.payload.content_type.as_deref(),
+            payload_size: job.payload.bytes.len(),
+            retry: (&job.retry).into(),
+            timeout: when::span_text(job.timeout),
+            expires_at: job.expires_at.map(Stamp),
+            retention: when::span_text(job.retention),
+            keep_result: job.keep_result,
+            key_on_failure: key_on_failure(job.key_on_failure),
+            on_unknown: on_unknown(job.on_unknown),
+            lease: view.lease.as_ref().map(LeaseOut::from),
+            finish: view.finish.as_ref().map(FinishOut::from),
+            schedule: job.occurrence.as_ref().map(|tick| tick.schedule.as_str()),
+            occurrence: job.occurrence.as_ref().map(|tick| tick.at.into()),
+        }
+    }
+}
+
+fn key_on_failure(choice: KeyOnFailure) -> &'static str {
+    match choice {
+        KeyOnFailure::Block => "block",
+        KeyOnFailure::StepAside => "step_aside",
+    }
+}
+
+fn on_unknown(choice: OnUnknown) -> &'static str {
+    match choice {
+        OnUnknown::Retry => "retry",
+        OnUnknown::Park => "park",
+    }
+}
+
+impl<'a> From<&'a Lease> for LeaseOut<'a> {
+    fn from(lease: &'a Lease) -> Self {
+        LeaseOut {
+            token: lease.token.to_string(),
+            attempt: lease.attempt,
+            holder: lease.holder.as_str(),
+            granted_at: lease.granted_at.into(),
+            until: lease.until.into(),
+        }
+    }
+}
+
+impl<'a> From<&'a Finish> for FinishOut<'a> {
+    fn from(finish: &'a Finish) -> Self {
+        let result = finish.result.as_ref();
+        let Inline { json, text, base64 } = result.map(Inline::of_small).unwrap_or_default();
+        FinishOut {
+            outcome: finish.outcome.as_str(),
+            at: finish.at.into(),
+            reason: finish.reason.as_deref(),
+            result: json,
+            result_text: text,
+            result_base64: base64,
+            result_content_type: result.and_then(|payload| payload.content_type.as_deref()),
+            result_size: result.map(|payload| payload.bytes.len()),
+            keep_until: finish.keep_until.into(),
+        }
+    }
+}
+
+/// What became of a submission: short, since producers send many.
+#[derive(Serialize, ToSchema)]
+#[schema(as = Accepted)]
+pub(crate) struct AddedOut<'a> {
+    /// In an answer to many: the status it would have had alone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) status: Option<u16>,
+    /// The queue it is in.
+    queue: &'a str,
+    /// The key it runs under.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    key: Option<&'a str>,
+    /// Its id within the two.
+    id: &'a str,
+    /// The order of submission.
+    number: u64,
+    /// The state it is in.
+    state: &'static str,
+    /// When it is due, as understood.
+    due_at: Stamp,
+    /// The same in Unix milliseconds.
+    due_at_ms: i64,
+    /// `created`, `replaced` or `kept`.
+    how: &'static str,
+}
+
+impl<'a> From<&'a Added> for AddedOut<'a> {
+    fn from(added: &'a Added) -> Self {
+        let (job, progress) = (&*added.view.job, &added.view.progress);
+        AddedOut {
+            status: None,
+            queue: job.name.queue.as_str(),
+            key: job.name.key.as_ref().map(hence_core::id::Key::as_str),
+            id: job.name.id.as_str(),
+            number: job.number.0,
+            state: added.view.state.as_str(),
+            due_at: progress.due_at.into(),
+            due_at_ms: progress.due_at.as_millis(),
+            how: match added.how {
+                Submitted::Created => "created",
+                Submitted::Replaced => "replaced",
+                Submitted::Kept => "kept",
+            },
+        }
+    }
+}
+
+/// An attempt that ended.
+#[derive(Serialize, ToSchema)]
+#[schema(as = Attempt)]
+pub(crate) struct AttemptOut<'a> {
+    /// Its number, from 1.
+    attempt: u32,
+    /// Its token.
+    token: String,
+    /// Who ran it.
+    holder: &'a str,
+    /// When it was handed out.
+    started_at: Stamp,
+    /// When its end was recorded.
+    ended_at: Stamp,
+    /// `succeeded`, `failed`, `timed_out`, `released`, `unregistered`, `unknown` or `cancelled`.
+    end: &'static str,
+    /// What the target said.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<&'a str>,
+}
+
+impl<'a> From<&'a AttemptRecord> for AttemptOut<'a> {
+    fn from(record: &'a AttemptRecord) -> Self {
+        AttemptOut {
+            attempt: record.attempt,
+            token: record.token.to_string(),
+            holder: record.holder.as_str(),
+            started_at: record.started_at.into(),
+            ended_at: record.ended_at.into(),
+            end: record.end.as_str(),
+            reason: record.reason.as_deref(),
+        }
+    }
+}

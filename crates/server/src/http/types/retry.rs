@@ -1,0 +1,248 @@
+//! A retry policy on the wire.
+
+use hence_core::error::Rejection;
+use hence_core::limits;
+use hence_core::retry::{Backoff, RetryPolicy};
+use hence_core::time::Millis;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use crate::http::when::{self, Moment};
+
+/// When and how often a failed job is tried again. What is not given has its default: ten attempts,
+/// exponential from one second, doubling, at most an hour, 10 % jitter.
+#[derive(Deserialize, ToSchema, Default)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct RetryIn {
+    /// Attempts in all, the first one included.
+    #[schema(example = 5)]
+    max_attempts: Option<u32>,
+    /// How the delay grows; follows from the other fields when not given.
+    backoff: Option<BackoffIn>,
+    /// The delay of `fixed`.
+    #[schema(schema_with = when::span_schema)]
+    delay: Option<Moment>,
+    /// The first delay of `exponential`.
+    #[schema(schema_with = when::span_schema)]
+    first: Option<Moment>,
+    /// How many times longer each delay of `exponential` is, 1 to 100.
+    factor: Option<f64>,
+    /// The delays of `list`, in order; the last one is repeated.
+    #[schema(value_type = Option<Vec<String>>)]
+    delays: Option<Vec<Moment>>,
+    /// Each delay is lengthened by up to so many per cent, at random.
+    jitter_percent: Option<u8>,
+    /// No delay is longer than this.
+    #[schema(schema_with = when::span_schema)]
+    cap: Option<Moment>,
+    /// No attempt is started later than this after the job was first due.
+    #[schema(schema_with = when::span_schema)]
+    max_age: Option<Moment>,
+}
+
+/// How the delay grows.
+#[derive(Deserialize, Serialize, ToSchema, Clone, Copy, PartialEq)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum BackoffIn {
+    /// Always the same.
+    Fixed,
+    /// Longer each time.
+    Exponential,
+    /// As listed.
+    List,
+}
+
+impl RetryIn {
+    /// The core's policy, every number checked.
+    pub(crate) fn into_policy(self) -> Result<RetryPolicy, Rejection> {
+        let base = RetryPolicy::default();
+        let backoff = self.backoff()?;
+        // A delay the producer spelled out is not cut by a cap it never heard of.
+        let longest = match &backoff {
+            Backoff::Fixed(delay) => *delay,
+            Backoff::Exponential { first, .. } => *first,
+            Backoff::List(delays) => delays.iter().copied().max().unwrap_or_default(),
+        };
+        let cap = match &self.cap {
+            Some(cap) => cap.span("retry.cap")?,
+            None => base.cap.max(longest),
+        };
+        let policy = RetryPolicy {
+            max_attempts: self.max_attempts.unwrap_or(base.max_attempts),
+            backoff,
+            jitter_percent: self.jitter_percent.unwrap_or(base.jitter_percent),
+            cap,
+            max_age: self.max_age.map(|age| age.span("retry.max_age")).transpose()?,
+        };
+        policy.check()?;
+        Ok(policy)
+    }
+
+    fn backoff(&self) -> Result<Backoff, Rejection> {
+        match self.kind()? {
+            BackoffIn::Fixed => match &self.delay {
+                Some(delay) => Ok(Backoff::Fixed(delay.span("retry.delay")?)),
+                None => Err(Rejection::invalid("retry.delay", "is needed for a fixed backoff")),
+            },
+            BackoffIn::Exponential => Ok(Backoff::Exponential {
+                first: match &self.first {
+                    Some(first) => first.span("retry.first")?,
+                    None => limits::BACKOFF_FIRST_DEFAULT,
+                },
+                factor_percent: self.factor.map_or(Ok(200), percent)?,
+            }),
+            BackoffIn::List => match &self.delays {
+                Some(delays) => list(delays),
+                None => Err(Rejection::invalid("retry.delays", "are needed for a list backoff")),
+            },
+        }
+    }
+
+    /// The kind of backoff asked for, in so many words or by its fields; never two at once.
+    fn kind(&self) -> Result<BackoffIn, Rejection> {
+        let given = [
+            ("retry.delay", self.delay.is_some(), BackoffIn::Fixed),
+            ("retry.first", self.first.is_some(), BackoffIn::Exponential),
+            ("retry.factor", self.factor.is_some(), BackoffIn::Exponential),
+            ("retry.delays", self.delays.is_some(), BackoffIn::List),
+        ];
+        let mut fields = given.into_iter().filter(|(_, given, _)| *given);
+        let implied = given.iter().find(|(_, given, _)| *given).map(|(_, _, kind)| *kind);
+        let kind = self.backoff.or(implied).unwrap_or(BackoffIn::Exponential);
+        match fields.find(|(_, _, of)| *of != kind) {
+            Some((field, _, _)) => Err(Rejection::invalid(
+                field,
+                "does not go with this backoff: fixed takes delay, exponential takes first and \
+                 factor, list takes delays",
+            )),
+            None => Ok(kind),
+        }
+    }
+}
+
+fn percent(factor: f64) -> Result<u32, Rejection> {
+    if !(1.0..=100.0).contains(&factor) {
+        return Err(Rejection::out_of_range("retry.factor", 1, 100));
+    }
+    Ok((factor * 100.0).round() as u32)
+}
+
+fn list(delays: &[Moment]) -> Result<Backoff, Rejection> {
+    if delays.len() > limits::RETRY_DELAYS_MAX {
+        return Err(Rejection::too_long("retry.delays", delays.len(), limits::RETRY_DELAYS_MAX));
+    }
+    let delays: Result<Vec<Millis>, _> = delays.iter().map(|d| d.span("retry.delays")).collect();
+    Ok(Backoff::List(delays?))
+}
+
+/// A retry policy in an answer.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct RetryOut {
+    /// Attempts in all, the first one included.
+    max_attempts: u32,
+    /// How the delay grows.
+    backoff: BackoffIn,
+    /// The delay of `fixed`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    delay: Option<String>,
+    /// The first delay of `exponential`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    first: Option<String>,
+    /// How many times longer each delay of `exponential` is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    factor: Option<f64>,
+    /// The delays of `list`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    delays: Option<Vec<String>>,
+    /// Each delay is lengthened by up to so many per cent, at random.
+    jitter_percent: u8,
+    /// No delay is longer than this.
+    cap: String,
+    /// No attempt is started later than this after the job was first due.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    max_age: Option<String>,
+}
+
+impl From<&RetryPolicy> for RetryOut {
+    fn from(policy: &RetryPolicy) -> Self {
+        let mut out = RetryOut {
+            max_attempts: policy.max_attempts,
+            backoff: BackoffIn::Fixed,
+            delay: None,
+            first: None,
+            factor: None,
+            delays: None,
+            jitter_percent: policy.jitter_percent,
+            cap: when::span_text(policy.cap),
+            max_age: policy.max_age.map(when::span_text),
+        };
+        match &policy.backoff {
+            Backoff::Fixed(delay) => out.delay = Some(when::span_text(*delay)),
+            Backoff::Exponential { first, factor_percent } => {
+                out.backoff = BackoffIn::Exponential;
+                out.first = Some(when::span_text(*first));
+                out.factor = Some(f64::from(*factor_percent) / 100.0);
+            }
+            Backoff::List(delays) => {
+                out.backoff = BackoffIn::List;
+                out.delays = Some(delays.iter().copied().map(when::span_text).collect());
+            }
+        }
+        out
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn policy(json: &str) -> Result<RetryPolicy, Rejection> {
+        serde_json::from_str::<RetryIn>(json).unwrap().into_policy()
+    }
+
+    #[test]
+    fn the_backoff_follows_from_its_fields() {
+        let ms = Millis::new;
+        let fixed = Backoff::Fixed(ms(5_000));
+        let doubling = Backoff::Exponential { first: ms(1_000), factor_percent: 200 };
+        let slow = Backoff::Exponential { first: ms(2_000), factor_percent: 150 };
+        let rows = [
+            ("{}", doubling),
+            (r#"{"delay":"5s"}"#, fixed.clone()),
+            (r#"{"backoff":"fixed","delay":5}"#, fixed),
+            (r#"{"first":"2s","factor":1.5}"#, slow),
+            (r#"{"delays":["1s","7200s"]}"#, Backoff::List(vec![ms(1_000), ms(7_200_000)])),
+        ];
+        for (json, expected) in rows {
+            let policy = policy(json).unwrap();
+            assert_eq!(policy.backoff, expected, "{json}");
+            let shown = serde_json::to_string(&RetryOut::from(&policy)).unwrap();
+            let again = self::policy(&shown).unwrap();
+            assert_eq!(again, policy, "an answer can be sent back: {shown}");
+        }
+        let long = policy(r#"{"delay":"2h"}"#).unwrap();
+        assert_eq!(long.cap, ms(7_200_000), "a delay spelled out is not cut by the default cap");
+    }
+
+    #[test]
+    fn contradictions_are_refused_by_name() {
+        let rows = [
+            (r#"{"backoff":"fixed"}"#, "retry.delay"),
+            (r#"{"backoff":"list"}"#, "retry.delays"),
+            (r#"{"backoff":"fixed","delay":1,"factor":2}"#, "retry.factor"),
+            (r#"{"delay":1,"delays":[1]}"#, "retry.delays"),
+            (r#"{"factor":0.5}"#, "retry.factor"),
+            (r#"{"factor":101}"#, "retry.factor"),
+            (r#"{"max_attempts":0}"#, "retry.max_attempts"),
+            (r#"{"jitter_percent":101}"#, "retry.jitter_percent"),
+            (r#"{"delays":[]}"#, "retry.delays"),
+            (r#"{"delay":"x"}"#, "retry.delay"),
+        ];
+        for (json, field) in rows {
+            let Err(Rejection::Invalid { field: named, .. }) = policy(json) else {
+                panic!("accepted {json}")
+            };
+            assert_eq!(named, field, "{json}");
+        }
+    }
+}

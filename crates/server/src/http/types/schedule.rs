@@ -1,0 +1,225 @@
+//! Schedules on the wire.
+
+use hence_core::error::Rejection;
+use hence_core::id::{Key, ScheduleId};
+use hence_core::schedule::{Every, Fate, OccurrenceRecord, Schedule, ScheduleState};
+use hence_core::time::Timestamp;
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use utoipa::ToSchema;
+
+use super::Stamp;
+use super::job_in::JobIn;
+use super::payload::Inline;
+use super::retry::RetryOut;
+use super::target::TargetOut;
+use crate::http::when::{self, Moment};
+
+/// A schedule to be, or changed.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = NewSchedule)]
+pub(crate) struct ScheduleIn<'a> {
+    /// The interval between ticks.
+    #[schema(schema_with = when::span_schema)]
+    every: Moment,
+    /// The first tick; all others are whole intervals after it. Kept when the schedule exists with the
+    /// same interval, else one interval from now, when not given.
+    #[schema(schema_with = when::instant_schema)]
+    start: Option<Moment>,
+    /// Whether it rests; kept when the schedule exists, else false, when not given.
+    paused: Option<bool>,
+    /// What its jobs are: a job without id, time and `on_conflict`.
+    #[serde(borrow, default)]
+    job: JobIn<'a>,
+}
+
+impl ScheduleIn<'_> {
+    /// The core's schedule, checked. `existing` is the one of this id, `now` the time.
+    pub(crate) fn into_schedule(
+        self,
+        id: ScheduleId,
+        existing: Option<&Schedule>,
+        now: Timestamp,
+    ) -> Result<Schedule, Rejection> {
+        let interval = self.every.span("every")?;
+        let same = existing.filter(|schedule| schedule.every.interval == interval);
+        let start = match (&self.start, same) {
+            (Some(start), _) => start.instant("start")?,
+            // Putting the same schedule again, as deployments do, must not shift its rhythm.
+            (None, Some(schedule)) => schedule.every.start,
+            (None, None) => now.plus(interval),
+        };
+        let paused = self.paused.or(existing.map(|schedule| schedule.paused)).unwrap_or(false);
+        let (queue, key, template) = self.job.into_template()?;
+        let every = Every { start, interval };
+        let schedule = Schedule { id, every, queue, key, template, paused };
+        schedule.check()?;
+        Ok(schedule)
+    }
+}
+
+/// A schedule as it is now.
+#[derive(Serialize, ToSchema)]
+#[schema(as = Schedule)]
+pub(crate) struct ScheduleOut<'a> {
+    /// Its name.
+    id: &'a str,
+    /// The interval between ticks.
+    every: String,
+    /// The first tick.
+    start: Stamp,
+    /// Whether it rests.
+    paused: bool,
+    /// What its jobs are.
+    job: TemplateOut<'a>,
+    /// Its next tick; none while it is paused.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next_at: Option<Stamp>,
+    /// The same in Unix milliseconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next_at_ms: Option<i64>,
+    /// The last tick that was accounted for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    last_at: Option<Stamp>,
+    /// Jobs made since it was first put.
+    fired: u64,
+}
+
+/// What a schedule's jobs are.
+#[derive(Serialize, ToSchema)]
+#[schema(as = JobTemplate)]
+pub(crate) struct TemplateOut<'a> {
+    /// The queue they go to.
+    queue: &'a str,
+    /// The key they run under.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    key: Option<&'a str>,
+    /// Where they go.
+    target: TargetOut<'a>,
+    /// What they carry, when it is JSON and not large.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<serde_json::Value>)]
+    payload: Option<&'a RawValue>,
+    /// What they carry, when it is other text and not large.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    payload_text: Option<&'a str>,
+    /// What they carry, when it is not text and not large.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    payload_base64: Option<String>,
+    /// The media type of the payload.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    content_type: Option<&'a str>,
+    /// The length of the payload in bytes.
+    payload_size: usize,
+    /// When and how often they are tried again.
+    retry: RetryOut,
+    /// How long one attempt may take.
+    timeout: String,
+    /// How long after its due time one may still be started.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    expires_in: Option<String>,
+    /// How long they can be looked at after they ended.
+    retention: String,
+    /// Whether their results are kept.
+    keep_result: bool,
+}
+
+impl<'a> From<&'a ScheduleState> for ScheduleOut<'a> {
+    fn from(state: &'a ScheduleState) -> Self {
+        let schedule = &*state.schedule;
+        ScheduleOut {
+            id: schedule.id.as_str(),
+            every: when::span_text(schedule.every.interval),
+            start: schedule.every.start.into(),
+            paused: schedule.paused,
+            job: schedule.into(),
+            next_at: state.next_at.map(Stamp),
+            next_at_ms: state.next_at.map(Timestamp::as_millis),
+            last_at: state.last_at.map(Stamp),
+            fired: state.fired,
+        }
+    }
+}
+
+impl<'a> From<&'a Schedule> for TemplateOut<'a> {
+    fn from(schedule: &'a Schedule) -> Self {
+        let template = &schedule.template;
+        let Inline { json, text, base64 } = Inline::of_small(&template.payload);
+        TemplateOut {
+            queue: schedule.queue.as_str(),
+            key: schedule.key.as_ref().map(Key::as_str),
+            target: (&template.target).into(),
+            payload: json,
+            payload_text: text,
+            payload_base64: base64,
+            content_type: template.payload.content_type.as_deref(),
+            payload_size: template.payload.bytes.len(),
+            retry: (&template.retry).into(),
+            timeout: when::span_text(template.timeout),
+            expires_in: template.expires_after.map(when::span_text),
+            retention: when::span_text(template.retention),
+            keep_result: template.keep_result,
+        }
+    }
+}
+
+/// A page of schedules.
+#[derive(Serialize, ToSchema)]
+#[schema(as = Schedules)]
+pub(crate) struct SchedulesOut<'a> {
+    /// In order of id.
+    pub(crate) schedules: Vec<ScheduleOut<'a>>,
+    /// Say it as `cursor` to get the next page.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) next: Option<String>,
+}
+
+/// What became of a tick.
+#[derive(Serialize, ToSchema)]
+#[schema(as = Occurrence)]
+pub(crate) struct OccurrenceOut {
+    /// The nominal instant.
+    at: Stamp,
+    /// The same in Unix milliseconds.
+    at_ms: i64,
+    /// When it was decided.
+    decided_at: Stamp,
+    /// `ran`, `coalesced` or `triggered`.
+    fate: &'static str,
+    /// The number of the job it made.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    job_number: Option<u64>,
+    /// How many missed ticks the next one stands for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ticks: Option<u64>,
+}
+
+impl From<&OccurrenceRecord> for OccurrenceOut {
+    fn from(record: &OccurrenceRecord) -> Self {
+        let (fate, job_number, ticks) = match record.fate {
+            Fate::Ran(number) => ("ran", Some(number.0), None),
+            Fate::Coalesced(ticks) => ("coalesced", None, Some(ticks)),
+            Fate::Triggered(number) => ("triggered", Some(number.0), None),
+        };
+        OccurrenceOut {
+            at: record.at.into(),
+            at_ms: record.at.as_millis(),
+            decided_at: record.decided_at.into(),
+            fate,
+            job_number,
+            ticks,
+        }
+    }
+}
+
+/// Occurrences of a schedule.
+#[derive(Serialize, ToSchema)]
+#[schema(as = Occurrences)]
+pub(crate) struct OccurrencesOut {
+    /// Newest first.
+    pub(crate) occurrences: Vec<OccurrenceOut>,
+    /// Say it as `before` to get older ones.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) next_before: Option<Stamp>,
+}
