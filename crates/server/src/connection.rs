@@ -1,0 +1,110 @@
+//! One connection: its limits and its end.
+
+use std::convert::Infallible;
+use std::future::Future;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::body::Body;
+use axum::response::Response;
+use hyper::body::Incoming;
+use hyper::service::Service;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto::Builder;
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpStream;
+
+use crate::drain::Drain;
+use crate::limits;
+
+/// How connections are served.
+pub(crate) struct Connections {
+    builder: Arc<Builder<TokioExecutor>>,
+    router: Router,
+    drain: Drain,
+}
+
+impl Connections {
+    /// All with this router, until the drain.
+    pub(crate) fn new(router: Router, drain: Drain) -> Self {
+        let mut builder = Builder::new(TokioExecutor::new());
+        builder
+            .http1()
+            .timer(TokioTimer::new())
+            .header_read_timeout(limits::HEAD_TIMEOUT)
+            .max_headers(limits::HEADERS_MAX)
+            .max_buf_size(limits::HEAD_BYTES_MAX);
+        builder
+            .http2()
+            .timer(TokioTimer::new())
+            .max_concurrent_streams(limits::HTTP2_STREAMS_MAX)
+            .max_header_list_size(limits::HEAD_BYTES_MAX as u32)
+            // A client that opens and resets streams as fast as it can is cut off.
+            .max_pending_accept_reset_streams(Some(limits::HTTP2_RESETS_MAX))
+            .max_local_error_reset_streams(Some(limits::HTTP2_RESETS_MAX))
+            .keep_alive_interval(Some(limits::HEAD_TIMEOUT * 3))
+            .keep_alive_timeout(limits::HEAD_TIMEOUT);
+        Connections { builder: Arc::new(builder), router, drain }
+    }
+
+    /// Serves a connection to its end.
+    pub(crate) fn serve(
+        &self,
+        stream: TcpStream,
+        peer: SocketAddr,
+    ) -> impl Future<Output = ()> + Send + 'static {
+        let (builder, drain) = (self.builder.clone(), self.drain.clone());
+        let service = ToRouter(self.router.clone());
+        async move {
+            // Answers are small: waiting for more to send with them only delays them.
+            if let Err(error) = stream.set_nodelay(true) {
+                tracing::debug!(%peer, %error, "cannot set TCP_NODELAY");
+            }
+            let connection = builder.serve_connection(TokioIo::new(stream), service);
+            tokio::pin!(connection);
+            let ended = tokio::select! {
+                ended = connection.as_mut() => ended,
+                () = drain.begun() => {
+                    connection.as_mut().graceful_shutdown();
+                    connection.await
+                }
+            };
+            if let Err(error) = ended {
+                tracing::debug!(%peer, %error, "a connection broke");
+            }
+        }
+    }
+}
+
+/// The router as hyper wants it.
+#[derive(Clone)]
+struct ToRouter(Router);
+
+impl Service<http::Request<Incoming>> for ToRouter {
+    type Response = Response;
+    type Error = Infallible;
+    type Future = axum::routing::future::RouteFuture<Infallible>;
+
+    fn call(&self, request: http::Request<Incoming>) -> Self::Future {
+        // A router is always ready.
+        tower::Service::call(&mut self.0.clone(), request.map(Body::new))
+    }
+}
+
+/// Answers a connection for which there is no place, without reading a byte of it.
+pub(crate) fn turn_away(mut stream: TcpStream) {
+    const ANSWER: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\n\
+        content-type: application/problem+json\r\nretry-after: 1\r\nconnection: close\r\n\
+        content-length: 173\r\n\r\n\
+        {\"type\":\"/docs/errors#busy\",\"title\":\"too many connections\",\"status\":503,\
+        \"detail\":\"the server has as many connections as it may\",\"fix\":\"try again in a moment\"}";
+    tokio::spawn(async move {
+        // Whoever does not take it has gone, or never listened.
+        let answered = tokio::time::timeout(limits::HEAD_TIMEOUT, async {
+            stream.write_all(ANSWER).await?;
+            stream.shutdown().await
+        });
+        drop(answered.await);
+    });
+}

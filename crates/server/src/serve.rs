@@ -1,0 +1,158 @@
+//! The server: bind, accept, answer, and go away in order.
+
+use std::future::{Future, pending};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hence::clock::Stopwatch;
+use hence::{Client, Hence};
+use hence_store::Store;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+
+use crate::config::Config;
+use crate::connection::Connections;
+use crate::drain::{DrainSwitch, drain};
+use crate::guard::Guard;
+use crate::http::app::{App, AppState, Bounds};
+use crate::http::{openapi, router};
+use crate::metrics::Metrics;
+
+/// How long to hold back after the system refused a connection: it is out of something, and trying
+/// at once would only burn a core.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// Why there is no server.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// It would be reachable from elsewhere, by anybody.
+    #[error(
+        "refusing to listen on {listen}, which is reachable from other machines, without a token: \
+         set one with --token-file FILE (or HENCE_TOKEN), or listen on 127.0.0.1"
+    )]
+    Exposed {
+        /// Where it was to listen.
+        listen: SocketAddr,
+    },
+    /// The address cannot be had.
+    #[error("cannot listen on {listen}: {error}")]
+    Bind {
+        /// Where it was to listen.
+        listen: SocketAddr,
+        /// Why not.
+        error: std::io::Error,
+    },
+    /// The library did not start.
+    #[error(transparent)]
+    Start(#[from] hence::Error),
+}
+
+/// A server that listens.
+pub struct Server {
+    listener: TcpListener,
+    local: SocketAddr,
+    hence: Hence,
+    app: App,
+    switch: DrainSwitch,
+    connections_max: usize,
+    grace: Duration,
+}
+
+impl Server {
+    /// Binds, recovers what the store holds, and is ready to run. Nothing is answered before
+    /// [`run`](Server::run).
+    pub async fn start(config: &Config, store: Arc<dyn Store>) -> Result<Self, ServeError> {
+        let listen = config.listen;
+        if !listen.ip().is_loopback() && config.token.is_none() {
+            return Err(ServeError::Exposed { listen });
+        }
+        let bind_error = |error| ServeError::Bind { listen, error };
+        let listener = TcpListener::bind(listen).await.map_err(bind_error)?;
+        let local = listener.local_addr().map_err(bind_error)?;
+        let metrics = Arc::new(Metrics::default());
+        let hence = Hence::builder(store)
+            .node(&config.node)
+            .config(config.library())
+            .observer(metrics.clone())
+            .start()
+            .await?;
+        let (switch, drain) = drain();
+        let bounds = Bounds {
+            body_bytes_max: config.max_body_bytes,
+            request_timeout: config.request_timeout,
+        };
+        let app = Arc::new(AppState {
+            started_at: hence.client().now(),
+            client: hence.client(),
+            metrics,
+            guard: Guard::new(config.token.as_ref().map(crate::config::Secret::expose)),
+            drain,
+            bounds,
+            openapi: openapi::text().into(),
+            queue_edits: tokio::sync::Mutex::new(()),
+        });
+        let (connections_max, grace) = (config.max_connections, config.shutdown_grace);
+        Ok(Server { listener, local, hence, app, switch, connections_max, grace })
+    }
+
+    /// Where it listens.
+    pub fn local_addr(&self) -> SocketAddr {
+        self.local
+    }
+
+    /// The library under it.
+    pub fn client(&self) -> Client {
+        self.hence.client()
+    }
+
+    /// Serves until `stop` is done. Then: accepts nothing, ends long polls, finishes requests, and
+    /// shuts the library down; all within the grace, counted once.
+    pub async fn run(self, stop: impl Future<Output = ()>) {
+        let places = Arc::new(Semaphore::new(self.connections_max));
+        let connections = Connections::new(router(self.app.clone()), self.app.drain.clone());
+        tokio::pin!(stop);
+        loop {
+            let accepted = tokio::select! {
+                biased;
+                () = &mut stop => break,
+                accepted = self.listener.accept() => accepted,
+            };
+            match accepted {
+                Ok((stream, peer)) => admit(&connections, &places, stream, peer),
+                Err(error) => {
+                    tracing::warn!(%error, "cannot accept a connection");
+                    // The timer is the point: the pause is cut short by the end.
+                    let pause = tokio::time::timeout(ACCEPT_PAUSE, pending::<()>());
+                    tokio::select! {
+                        () = &mut stop => break,
+                        _ = pause => {}
+                    }
+                }
+            }
+        }
+        drop(self.listener);
+        let watch = Stopwatch::start();
+        tracing::info!("shutting down");
+        self.switch.begin();
+        let all = u32::try_from(self.connections_max).unwrap_or(u32::MAX);
+        if tokio::time::timeout(self.grace, places.acquire_many(all)).await.is_err() {
+            tracing::warn!("some connections did not end in time and are cut");
+        }
+        self.hence.shutdown(self.grace.saturating_sub(watch.elapsed())).await;
+        tracing::info!("shut down");
+    }
+}
+
+fn admit(connections: &Connections, places: &Arc<Semaphore>, stream: TcpStream, peer: SocketAddr) {
+    match places.clone().try_acquire_owned() {
+        Ok(place) => {
+            let serving = connections.serve(stream, peer);
+            tokio::spawn(async move {
+                serving.await;
+                drop(place);
+            });
+        }
+        Err(_) => crate::connection::turn_away(stream),
+    }
+}
