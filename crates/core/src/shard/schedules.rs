@@ -82,6 +82,8 @@ impl Shard {
         now: Timestamp,
         id: &ScheduleId,
     ) -> Result<Answer, Rejection> {
+        // A tick of this very instant comes first: the two are one job.
+        self.tick_schedules(now);
         let state = self.schedules.get(id).cloned().ok_or(Rejection::NoSuchSchedule)?;
         if self.draining {
             return Err(Rejection::Draining);
@@ -129,8 +131,11 @@ impl Shard {
             let before = last.minus(every.interval);
             self.account(id, before, now, Fate::Coalesced(missed));
         }
-        let job = self.make_job(now, &state.schedule, last);
-        self.account(id, last, now, Fate::Ran(job.number));
+        // Its job may be there already: triggered at that instant, or of a schedule that was
+        // removed and put again.
+        let standing = self.names.get(&occurrence_name(&state.schedule, last)).copied();
+        let number = standing.unwrap_or_else(|| self.make_job(now, &state.schedule, last).number);
+        self.account(id, last, now, Fate::Ran(number));
         let state = ScheduleState {
             schedule: Arc::clone(&state.schedule),
             next_at: Some(every.next_after(last)),
