@@ -40,9 +40,11 @@ pub mod codec;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 pub mod error;
+pub mod faulty;
 pub mod memory;
 
 pub use error::{ErrorKind, StoreError};
+pub use faulty::{FaultCounts, Faults, Faulty};
 pub use memory::MemoryStore;
 
 /// What an engine answers.
