@@ -7,23 +7,26 @@
 //! - **S1 durable** — what a commit that returned `Ok` contained is there after any crash that the
 //!   declared tier survives.
 //! - **S2 atomic** — after a crash a commit is there whole or not at all, over all its shards.
-//! - **S3 fenced** — a batch of an epoch other than the shard's current one, or of one that was given
-//!   up, is refused with [`ErrorKind::Fenced`] and changes nothing, within the same atomic step.
+//! - **S3 fenced** — a batch of an epoch other than the shard's current one, or of one that was
+//!   given up, is refused with [`ErrorKind::Fenced`] and changes nothing, within the same atomic
+//!   step.
 //! - **S4 in order** — commits of one shard take effect in the order they were made; `sequence`
 //!   grows by one (a gap is refused with [`ErrorKind::Unsupported`]), and a batch that was already
 //!   applied is acknowledged again without effect.
-//! - **S5 due order** — `due` returns the live jobs of a queue after a place, by place, none left out,
-//!   none twice, running ones left out.
+//! - **S5 due order** — `due` returns the live jobs of a queue after a place, by place, none left
+//!   out, none twice, running ones left out.
 //! - **S6 recovery** — `recover` returns exactly what a new owner must know: leases, jobs that hold
 //!   a key, schedules, queue settings, counts, the next job number.
-//! - **S7 lookup** — `get` finds a job by name, live or finished, and nothing that was replaced, forgotten or
-//!   swept.
-//! - **S8 pages** — `list` pages by keyset: every row that was there all the time appears exactly once.
+//! - **S7 lookup** — `get` finds a job by name, live or finished, and nothing that was replaced,
+//!   forgotten or swept.
+//! - **S8 pages** — `list` pages by keyset: every row that was there all the time appears exactly
+//!   once.
 //! - **S9 ownership** — `acquire` gives a higher epoch each time; a shard has at most one owner.
 //! - **S10 bytes** — payloads, names and results come back as they were given, byte by byte.
-//! - **S11 history** — attempts and occurrences are returned in order; a finished job is visible while
-//!   `now < keep_until` and not after; at that instant its time is up.
-//! - **S12 pressure** — an engine that runs out of room says so before a commit of finished work fails.
+//! - **S11 history** — attempts and occurrences are returned in order; a finished job is visible
+//!   while `now < keep_until` and not after; at that instant its time is up.
+//! - **S12 pressure** — an engine that runs out of room says so before a commit of finished work
+//!   fails.
 
 use std::sync::Arc;
 
@@ -70,7 +73,8 @@ pub trait Store: Send + Sync + 'static {
     /// What a new owner must know (S6).
     fn recover(&self, shard: ShardId) -> Answer<'_, Recovered>;
 
-    /// The jobs of these names, in their order; finished ones whose time is up at `now` are gone (S7).
+    /// The jobs of these names, in their order; finished ones whose time is up at `now` are gone
+    /// (S7).
     fn get(
         &self,
         shard: ShardId,
@@ -273,8 +277,8 @@ pub struct Filter {
     pub until: Option<Timestamp>,
 }
 
-/// The sort key of the last row of a page. Rows come in the order: live jobs by (due, number, queue), then
-/// finished ones by (finished, number, queue).
+/// The sort key of the last row of a page. Rows come in the order: live jobs by (due, number,
+/// queue), then finished ones by (finished, number, queue).
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Cursor {
     /// False: the row was live. True: it was finished.

@@ -232,8 +232,8 @@ async fn a_swept_job_is_gone(mut fixture: Fixture) {
     assert_eq!(fixture.listed(&all_states(), at(70)).await, [2]);
 }
 
-/// The old job's time was up, so nobody could see it when the new one was put: nothing says that the
-/// new one takes its name.
+/// The old job's time was up, so nobody could see it when the new one was put: nothing says that
+/// the new one takes its name.
 async fn a_new_job_survives_the_sweep_of_its_namesake(mut fixture: Fixture) {
     let (old, new) = namesakes(&mut fixture).await;
     assert!(!fixture.has(&old).await, "its time is up");

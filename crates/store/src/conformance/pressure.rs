@@ -1,5 +1,5 @@
-//! S12: a store with room says so. That it speaks up in time when there is none left can only be shown
-//! with a small disk or quota: engines do that in tests of their own.
+//! S12: a store with room says so. That it speaks up in time when there is none left can only be
+//! shown with a small disk or quota: engines do that in tests of their own.
 
 use super::build::{job, jobs, put, put_all, succeeded};
 use super::fixture::Fixture;
