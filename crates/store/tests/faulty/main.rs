@@ -46,8 +46,8 @@ fn run(case: &Case, seed: u64) -> FaultCounts {
 }
 
 /// Whether a case must hold for a caller who sends again until there is an answer. Those of S11
-/// need not: what a lost sweep would have reported cannot be asked for again. Nor does one that compares
-/// what is there with what was acknowledged: a commit without an answer may be there.
+/// need not: what a lost sweep would have reported cannot be asked for again. Nor does one that
+/// compares what is there with what was acknowledged: a commit without an answer may be there.
 fn holds_when_sent_again(case: &Case) -> bool {
     ["S2", "S3", "S4", "S6"].contains(&case.promise)
         && case.name != "concurrency/a_takeover_stops_the_former_owner_for_good"
