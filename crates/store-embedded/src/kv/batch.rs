@@ -1,0 +1,147 @@
+//! A batch of changes that take effect together or not at all, and its bytes.
+//!
+//! A batch is encoded while it is built, so that a commit copies it once into the log's buffer
+//! and never again: the memtable refers to that buffer.
+//!
+//! ```text
+//! operation:  tag u8 | key length u16 | value length u32 | key | value
+//! tag:        1 put, 2 delete, 3 delete fresh
+//! ```
+
+use bytes::Bytes;
+
+use super::limits::{KEY_BYTES_MAX, NOTE_BYTES_MAX};
+
+/// Bytes of an operation before its key.
+pub(super) const OPERATION_HEAD: usize = 7;
+
+const PUT: u8 = 1;
+const DELETE: u8 = 2;
+const DELETE_FRESH: u8 = 3;
+
+/// Changes that become durable and visible together.
+#[derive(Debug, Default, Clone)]
+pub struct WriteBatch {
+    operations: Vec<u8>,
+    count: u32,
+    note: Option<Bytes>,
+}
+
+impl WriteBatch {
+    /// An empty batch.
+    pub fn new() -> Self {
+        WriteBatch::default()
+    }
+
+    /// An empty batch with room for `bytes` of encoded changes.
+    pub fn with_capacity(bytes: usize) -> Self {
+        WriteBatch { operations: Vec::with_capacity(bytes), count: 0, note: None }
+    }
+
+    /// Stores the value under the key, replacing what is there.
+    pub fn put(&mut self, key: &[u8], value: &[u8]) {
+        self.push(PUT, key, |out| out.extend_from_slice(value));
+    }
+
+    /// Like [`WriteBatch::put`], with the value written by the caller straight into the batch.
+    pub fn put_with(&mut self, key: &[u8], write: impl FnOnce(&mut Vec<u8>)) {
+        self.push(PUT, key, write);
+    }
+
+    /// Removes the key; nothing happens if it is not there.
+    pub fn delete(&mut self, key: &[u8]) {
+        self.push(DELETE, key, |_| {});
+    }
+
+    /// Removes a key that was never in the store before its present life: if it was put since the
+    /// memtable was last written out, put and removal vanish and leave no tombstone.
+    pub fn delete_fresh(&mut self, key: &[u8]) {
+        self.push(DELETE_FRESH, key, |_| {});
+    }
+
+    /// Keeps a small blob with the batch; the last one committed is given back at open.
+    pub fn set_note(&mut self, note: Bytes) {
+        assert!(note.len() <= NOTE_BYTES_MAX, "a note of {} bytes is no note", note.len());
+        self.note = Some(note);
+    }
+
+    /// Whether the batch changes nothing.
+    pub fn is_empty(&self) -> bool {
+        self.count == 0 && self.note.is_none()
+    }
+
+    /// How many keys the batch touches.
+    pub fn len(&self) -> usize {
+        self.count as usize
+    }
+
+    /// Encoded size without the note.
+    pub fn bytes(&self) -> usize {
+        self.operations.len()
+    }
+
+    /// Empties the batch and keeps its memory.
+    pub fn clear(&mut self) {
+        self.operations.clear();
+        self.count = 0;
+        self.note = None;
+    }
+
+    pub(super) fn operations(&self) -> &[u8] {
+        &self.operations
+    }
+
+    pub(super) fn note(&self) -> Option<&Bytes> {
+        self.note.as_ref()
+    }
+
+    fn push(&mut self, tag: u8, key: &[u8], write: impl FnOnce(&mut Vec<u8>)) {
+        assert!(!key.is_empty() && key.len() <= KEY_BYTES_MAX, "a key of {} bytes", key.len());
+        let head = self.operations.len();
+        self.operations.push(tag);
+        self.operations.extend_from_slice(&(key.len() as u16).to_le_bytes());
+        self.operations.extend_from_slice(&[0; 4]);
+        self.operations.extend_from_slice(key);
+        let value = self.operations.len();
+        write(&mut self.operations);
+        let value_bytes = self.operations.len() - value;
+        let value_bytes = u32::try_from(value_bytes).expect("a value is far below 4 GiB");
+        self.operations[head + 3..head + 7].copy_from_slice(&value_bytes.to_le_bytes());
+        self.count += 1;
+    }
+}
+
+/// What one operation does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    Put,
+    Delete,
+    DeleteFresh,
+}
+
+/// One decoded operation: where its key and value lie in the buffer it came from.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Operation {
+    pub(super) kind: Kind,
+    pub(super) key_start: usize,
+    pub(super) value_start: usize,
+    pub(super) end: usize,
+}
+
+/// Decodes the operation that starts at `at`; `None` if the bytes are no operation.
+pub(super) fn decode(buffer: &[u8], at: usize) -> Option<Operation> {
+    let head = buffer.get(at..at + OPERATION_HEAD)?;
+    let kind = match head[0] {
+        PUT => Kind::Put,
+        DELETE => Kind::Delete,
+        DELETE_FRESH => Kind::DeleteFresh,
+        _ => return None,
+    };
+    let key_bytes = u16::from_le_bytes([head[1], head[2]]) as usize;
+    let value_bytes = u32::from_le_bytes([head[3], head[4], head[5], head[6]]) as usize;
+    let key_start = at + OPERATION_HEAD;
+    let value_start = key_start + key_bytes;
+    let end = value_start.checked_add(value_bytes)?;
+    let plausible = key_bytes > 0 && key_bytes <= KEY_BYTES_MAX && end <= buffer.len();
+    plausible.then_some(Operation { kind, key_start, value_start, end })
+}

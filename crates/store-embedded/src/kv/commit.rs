@@ -1,0 +1,171 @@
+//! From batches to durable, visible changes.
+//!
+//! One commit at a time: build a frame, write it, sync it, apply it to the memtable. Nothing is
+//! visible before it is durable. The memtable is frozen here and written out elsewhere.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use super::batch::WriteBatch;
+use super::error::{Error, Result};
+use super::frame::{self, FRAME_HEAD};
+use super::limits::{FROZEN_MAX, FULL_RETRY_MS};
+use super::options::Background;
+use super::segment::SEGMENT_HEAD;
+use super::state::{State, Writer, lock, write};
+
+impl State {
+    /// Commits the batches in order; returns the sequence of the last frame.
+    pub(super) fn commit(&self, batches: &[WriteBatch]) -> Result<u64> {
+        let frame_max = (self.options.segment_bytes as usize).saturating_sub(SEGMENT_HEAD);
+        for batch in batches {
+            let bytes = frame::frame_bytes(std::slice::from_ref(batch));
+            if bytes > frame_max {
+                return Err(Error::TooLarge { bytes, bytes_max: frame_max - FRAME_HEAD });
+            }
+        }
+        let mut writer = lock(&self.writer);
+        self.check_alive()?;
+        let mut rest = batches;
+        while !rest.is_empty() {
+            let (group, later) = rest.split_at(group_len(rest, frame_max / 4));
+            self.commit_frame(&mut writer, group)?;
+            rest = later;
+        }
+        Ok(writer.next_sequence - 1)
+    }
+
+    /// Sets the memtable aside to be written out, if anything is in it.
+    pub(super) fn freeze(&self, writer: &mut Writer) -> Result<()> {
+        self.wait_for_frozen_room()?;
+        let mut active = write(&self.active);
+        if active.is_untouched() {
+            return Ok(());
+        }
+        let frozen = Arc::new(std::mem::take(&mut *active));
+        writer.memtable_bytes = 0;
+        let mut view = write(&self.view);
+        let mut next = (**view).clone();
+        next.frozen.insert(0, frozen);
+        *view = Arc::new(next);
+        drop(view);
+        drop(active);
+        self.bell.ring();
+        Ok(())
+    }
+
+    fn commit_frame(&self, writer: &mut Writer, batches: &[WriteBatch]) -> Result<()> {
+        // Before the write, not after: a commit that has to wait or fail here wrote nothing.
+        if writer.memtable_bytes > self.options.memtable_bytes {
+            self.freeze(writer)?;
+            self.work_inline()?;
+        }
+        writer.buffer.clear();
+        frame::build(&mut writer.buffer, batches);
+        // More than one step only if segments were made shorter by an earlier configuration.
+        while writer.end + writer.buffer.len() as u64 > writer.segment.bytes {
+            self.next_segment(writer)?;
+        }
+        frame::seal(&mut writer.buffer, writer.next_sequence, writer.segment.epoch);
+        let stored = store_frame(writer);
+        if let Err(error) = &stored {
+            self.end_with(error);
+        }
+        stored?;
+        let sequence = writer.next_sequence;
+        writer.end += writer.buffer.len() as u64;
+        writer.next_sequence += 1;
+        let note = batches.iter().rev().find_map(WriteBatch::note).cloned();
+        let frame = writer.buffer.split().freeze();
+        writer.memtable_bytes = self.apply(sequence, &frame, note, batches);
+        Ok(())
+    }
+
+    /// Makes a durable frame visible; returns the memory the memtable now uses.
+    fn apply(
+        &self,
+        sequence: u64,
+        frame: &Bytes,
+        note: Option<Bytes>,
+        batches: &[WriteBatch],
+    ) -> usize {
+        let start = FRAME_HEAD + note.as_ref().map_or(0, Bytes::len);
+        let bytes: usize = batches.iter().map(WriteBatch::bytes).sum();
+        if note.is_some() {
+            lock(&self.note).clone_from(&note);
+        }
+        let mut active = write(&self.active);
+        let applied = active.apply(sequence, frame.slice(start..start + bytes), note);
+        assert!(applied.is_some(), "what was just encoded decodes");
+        self.last_sequence.store(sequence, Ordering::Release);
+        active.bytes()
+    }
+
+    /// Goes on to the next ready segment, or waits for one.
+    fn next_segment(&self, writer: &mut Writer) -> Result<()> {
+        loop {
+            let seen = self.bell.count();
+            let mut shelf = lock(&self.shelf);
+            if let Some(next) = shelf.ready.pop_front() {
+                shelf.closed.push_back((writer.segment.number, writer.next_sequence - 1));
+                shelf.current = next.number;
+                writer.segment = next;
+                writer.end = SEGMENT_HEAD as u64;
+                break;
+            }
+            drop(shelf);
+            self.check_alive()?;
+            match self.options.background {
+                // The reserve is used up. The caller was told of the pressure long ago; to fail
+                // now would leave it with work it can neither finish nor forget.
+                Background::Threads => self.bell.wait_past(seen, Some(RETRY)),
+                Background::Inline => drop(self.prepare_one()?),
+            }
+        }
+        self.bell.ring();
+        if self.options.background == Background::Inline {
+            self.prepare_all()?;
+        }
+        Ok(())
+    }
+
+    fn wait_for_frozen_room(&self) -> Result<()> {
+        loop {
+            let seen = self.bell.count();
+            self.check_alive()?;
+            if self.snapshot().frozen.len() < FROZEN_MAX {
+                return Ok(());
+            }
+            match self.options.background {
+                Background::Threads => self.bell.wait_past(seen, None),
+                Background::Inline => drop(self.flush_one()?),
+            }
+        }
+    }
+}
+
+const RETRY: Duration = Duration::from_millis(FULL_RETRY_MS);
+
+fn store_frame(writer: &Writer) -> Result<()> {
+    let Writer { segment, end, buffer, .. } = writer;
+    let failed = |operation| move |cause| Error::fatal(operation, &segment.path, cause);
+    segment.file.write_at(buffer, *end).map_err(failed("write"))?;
+    segment.file.sync_data().map_err(failed("sync"))
+}
+
+/// How many of the batches go into one frame: as many as fit, and at least one.
+fn group_len(batches: &[WriteBatch], bytes_max: usize) -> usize {
+    let mut bytes = FRAME_HEAD;
+    let mut count = 0;
+    for batch in batches {
+        bytes += batch.bytes() + batch.note().map_or(0, Bytes::len);
+        if count > 0 && bytes > bytes_max {
+            break;
+        }
+        count += 1;
+    }
+    count
+}

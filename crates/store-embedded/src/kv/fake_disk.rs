@@ -1,0 +1,415 @@
+//! A disk in memory that does what bad days do: it loses and tears unsynced writes, fills up,
+//! and answers with errors on demand.
+//!
+//! Deterministic: the same calls and the same seed give the same disk. The model of a crash: of
+//! every file, each sector written since its last sync is kept or lost on its own; of the
+//! directory, a prefix of the changes since its last sync is kept. It is for tests and the
+//! simulator; nothing of it runs in production.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use super::disk::{Access, Disk, DiskFile, DiskLock};
+
+/// What a disk writes atomically.
+const SECTOR: usize = 512;
+
+/// A file system in memory. Clones share it.
+#[derive(Debug, Clone, Default)]
+pub struct FakeDisk {
+    state: Arc<Mutex<State>>,
+}
+
+/// Which call is to fail.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Faulty {
+    /// [`DiskFile::write_at`].
+    Write,
+    /// [`DiskFile::sync_data`].
+    Sync,
+    /// [`DiskFile::read_at`].
+    Read,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    inodes: Vec<Inode>,
+    names: BTreeMap<PathBuf, usize>,
+    durable_names: BTreeMap<PathBuf, usize>,
+    pending_names: Vec<NameChange>,
+    locked: BTreeSet<PathBuf>,
+    /// Bytes that all files together may have; `None` is without limit.
+    capacity: Option<u64>,
+    /// Calls that change something and were made so far.
+    changes: u64,
+    /// From this change on the machine is off.
+    off_after: Option<u64>,
+    faulty: Option<(Faulty, String)>,
+    entropy: u64,
+}
+
+#[derive(Debug, Default, Clone)]
+struct Inode {
+    now: Vec<u8>,
+    durable: Vec<u8>,
+    dirty: BTreeSet<usize>,
+    reserved: u64,
+}
+
+#[derive(Debug)]
+enum NameChange {
+    Set(PathBuf, usize),
+    Remove(PathBuf),
+}
+
+#[derive(Debug)]
+struct FakeFile {
+    disk: FakeDisk,
+    inode: usize,
+    path: PathBuf,
+}
+
+#[derive(Debug)]
+struct FakeLock {
+    disk: FakeDisk,
+    path: PathBuf,
+}
+
+impl FakeDisk {
+    /// An empty disk.
+    pub fn new() -> Self {
+        FakeDisk::default()
+    }
+
+    /// From now on all files together have at most this many bytes.
+    pub fn set_capacity(&self, bytes: Option<u64>) {
+        self.state().capacity = bytes;
+    }
+
+    /// Bytes used and reserved.
+    pub fn used(&self) -> u64 {
+        self.state().used()
+    }
+
+    /// Calls of this kind on files whose name contains `name` fail with an input/output error.
+    pub fn fail(&self, what: Faulty, name: &str) {
+        self.state().faulty = Some((what, name.to_owned()));
+    }
+
+    /// Nothing fails any more.
+    pub fn heal(&self) {
+        self.state().faulty = None;
+    }
+
+    /// How many changing calls were made.
+    pub fn changes(&self) -> u64 {
+        self.state().changes
+    }
+
+    /// The power fails when this many changing calls have been made: that call and all later
+    /// ones are errors.
+    pub fn power_off_after(&self, changes: u64) {
+        self.state().off_after = Some(changes);
+    }
+
+    /// What the disk holds after the power came back; `seed` chooses among the possible outcomes.
+    /// Open files and locks of the time before are void.
+    #[must_use]
+    pub fn after_crash(&self, seed: u64) -> FakeDisk {
+        let state = self.state();
+        let mut dice = Dice(seed);
+        let mut names = state.durable_names.clone();
+        let kept = dice.below(state.pending_names.len() as u64 + 1) as usize;
+        for change in &state.pending_names[..kept] {
+            match change {
+                NameChange::Set(path, inode) => {
+                    names.retain(|_, other| other != inode);
+                    names.insert(path.clone(), *inode);
+                }
+                NameChange::Remove(path) => drop(names.remove(path)),
+            }
+        }
+        let inodes = state.inodes.iter().map(|inode| inode.after_crash(&mut dice)).collect();
+        let durable_names = names.clone();
+        let entropy = state.entropy.wrapping_add(seed);
+        let state = State { inodes, names, durable_names, entropy, ..State::default() };
+        FakeDisk { state: Arc::new(Mutex::new(state)) }
+    }
+
+    /// A copy of what is on the disk now, synced or not.
+    #[must_use]
+    pub fn fork(&self) -> FakeDisk {
+        let state = self.state();
+        let inodes: Vec<Inode> = state
+            .inodes
+            .iter()
+            .map(|inode| Inode {
+                durable: inode.now.clone(),
+                dirty: BTreeSet::new(),
+                ..inode.clone()
+            })
+            .collect();
+        let names = state.names.clone();
+        let (durable_names, entropy) = (names.clone(), state.entropy);
+        let state = State { inodes, names, durable_names, entropy, ..State::default() };
+        FakeDisk { state: Arc::new(Mutex::new(state)) }
+    }
+
+    /// The content of a file; for tests that damage it.
+    pub fn content(&self, path: &Path) -> Option<Vec<u8>> {
+        let state = self.state();
+        state.names.get(path).map(|inode| state.inodes[*inode].now.clone())
+    }
+
+    /// Replaces the content of a file, durably; for tests that damage it.
+    pub fn set_content(&self, path: &Path, content: &[u8]) {
+        let mut state = self.state();
+        let inode = match state.names.get(path) {
+            Some(inode) => *inode,
+            None => state.new_inode(path),
+        };
+        state.inodes[inode] = Inode {
+            now: content.to_vec(),
+            durable: content.to_vec(),
+            dirty: BTreeSet::new(),
+            reserved: 0,
+        };
+        state.durable_names.insert(path.to_owned(), inode);
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().expect("no test panics while it holds the disk")
+    }
+}
+
+impl State {
+    fn used(&self) -> u64 {
+        let live: BTreeSet<_> = self.names.values().collect();
+        live.iter().map(|inode| self.inodes[**inode].used()).sum()
+    }
+
+    /// Counts a change; an error once the power is off.
+    fn change(&mut self) -> io::Result<()> {
+        if self.off_after.is_some_and(|off| self.changes >= off) {
+            return Err(io::Error::other("the power is off"));
+        }
+        self.changes += 1;
+        Ok(())
+    }
+
+    fn check(&self, what: Faulty, path: &Path) -> io::Result<()> {
+        match &self.faulty {
+            Some((faulty, name)) if *faulty == what && path.to_string_lossy().contains(name) => {
+                Err(io::Error::from_raw_os_error(5))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn new_inode(&mut self, path: &Path) -> usize {
+        let inode = self.inodes.len();
+        self.inodes.push(Inode::default());
+        self.names.insert(path.to_owned(), inode);
+        self.pending_names.push(NameChange::Set(path.to_owned(), inode));
+        inode
+    }
+
+    /// Makes room for a file to use `bytes`, or says that there is none.
+    fn reserve(&mut self, inode: usize, bytes: u64) -> io::Result<()> {
+        let more = bytes.saturating_sub(self.inodes[inode].used());
+        if self.capacity.is_some_and(|capacity| more > 0 && self.used() + more > capacity) {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        Ok(())
+    }
+}
+
+impl Inode {
+    fn used(&self) -> u64 {
+        self.reserved.max(self.now.len() as u64)
+    }
+
+    fn write(&mut self, bytes: &[u8], offset: usize) {
+        let end = offset + bytes.len();
+        if self.now.len() < end {
+            self.now.resize(end, 0);
+        }
+        self.now[offset..end].copy_from_slice(bytes);
+        self.dirty.extend(offset / SECTOR..end.div_ceil(SECTOR));
+    }
+
+    fn sync(&mut self) {
+        self.durable.resize(self.now.len(), 0);
+        for sector in std::mem::take(&mut self.dirty) {
+            copy_sector(&self.now, &mut self.durable, sector);
+        }
+    }
+
+    fn after_crash(&self, dice: &mut Dice) -> Inode {
+        let mut durable = self.durable.clone();
+        // The length changes with the data or not at all.
+        if self.now.len() != durable.len() && dice.below(2) == 0 {
+            durable.resize(self.now.len(), 0);
+        }
+        for sector in &self.dirty {
+            if dice.below(2) == 0 {
+                copy_sector(&self.now, &mut durable, *sector);
+            }
+        }
+        Inode { now: durable.clone(), durable, dirty: BTreeSet::new(), reserved: self.reserved }
+    }
+}
+
+fn copy_sector(from: &[u8], to: &mut [u8], sector: usize) {
+    let start = (sector * SECTOR).min(from.len()).min(to.len());
+    let end = (start + SECTOR).min(from.len()).min(to.len());
+    to[start..end].copy_from_slice(&from[start..end]);
+}
+
+impl Disk for FakeDisk {
+    fn create_dir(&self, _dir: &Path) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn create(&self, path: &Path) -> io::Result<Arc<dyn DiskFile>> {
+        let mut state = self.state();
+        state.change()?;
+        let inode = state.new_inode(path);
+        Ok(Arc::new(FakeFile { disk: self.clone(), inode, path: path.to_owned() }))
+    }
+
+    fn open(&self, path: &Path, _access: Access) -> io::Result<Arc<dyn DiskFile>> {
+        let state = self.state();
+        let inode = *state.names.get(path).ok_or(io::ErrorKind::NotFound)?;
+        Ok(Arc::new(FakeFile { disk: self.clone(), inode, path: path.to_owned() }))
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        let mut state = self.state();
+        state.change()?;
+        let inode = state.names.remove(from).ok_or(io::ErrorKind::NotFound)?;
+        state.names.insert(to.to_owned(), inode);
+        state.pending_names.push(NameChange::Set(to.to_owned(), inode));
+        Ok(())
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        let mut state = self.state();
+        state.change()?;
+        state.names.remove(path).ok_or(io::ErrorKind::NotFound)?;
+        state.pending_names.push(NameChange::Remove(path.to_owned()));
+        Ok(())
+    }
+
+    fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
+        let state = self.state();
+        let inside = state.names.keys().filter(|path| path.parent() == Some(dir));
+        let names = inside.filter_map(|path| path.file_name());
+        Ok(names.map(|name| name.to_string_lossy().into_owned()).collect())
+    }
+
+    fn sync_dir(&self, _dir: &Path) -> io::Result<()> {
+        let mut state = self.state();
+        state.change()?;
+        state.durable_names = state.names.clone();
+        state.pending_names.clear();
+        Ok(())
+    }
+
+    fn lock(&self, path: &Path, holder: &str) -> io::Result<Box<dyn DiskLock>> {
+        if !self.state().locked.insert(path.to_owned()) {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        self.set_content(path, holder.as_bytes());
+        Ok(Box::new(FakeLock { disk: self.clone(), path: path.to_owned() }))
+    }
+
+    fn entropy(&self) -> u64 {
+        let mut state = self.state();
+        state.entropy = state.entropy.wrapping_add(1);
+        Dice(state.entropy).next()
+    }
+}
+
+impl DiskFile for FakeFile {
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+        let state = self.disk.state();
+        state.check(Faulty::Read, &self.path)?;
+        let content = &state.inodes[self.inode].now;
+        let end = offset as usize + buffer.len();
+        let found = content.get(offset as usize..end).ok_or(io::ErrorKind::UnexpectedEof)?;
+        buffer.copy_from_slice(found);
+        Ok(())
+    }
+
+    fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        let mut state = self.disk.state();
+        state.change()?;
+        state.check(Faulty::Write, &self.path)?;
+        state.reserve(self.inode, offset + bytes.len() as u64)?;
+        state.inodes[self.inode].write(bytes, offset as usize);
+        Ok(())
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        let mut state = self.disk.state();
+        state.change()?;
+        state.check(Faulty::Sync, &self.path)?;
+        state.inodes[self.inode].sync();
+        Ok(())
+    }
+
+    fn preallocate(&self, len: u64) -> io::Result<()> {
+        let mut state = self.disk.state();
+        state.change()?;
+        state.reserve(self.inode, len)?;
+        let inode = &mut state.inodes[self.inode];
+        inode.reserved = inode.reserved.max(len);
+        if inode.now.len() < len as usize {
+            inode.now.resize(len as usize, 0);
+        }
+        Ok(())
+    }
+
+    fn truncate(&self, len: u64) -> io::Result<()> {
+        let mut state = self.disk.state();
+        state.change()?;
+        state.reserve(self.inode, len)?;
+        let inode = &mut state.inodes[self.inode];
+        inode.reserved = len;
+        inode.now.resize(len as usize, 0);
+        Ok(())
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.disk.state().inodes[self.inode].now.len() as u64)
+    }
+}
+
+impl DiskLock for FakeLock {}
+
+impl Drop for FakeLock {
+    fn drop(&mut self) {
+        self.disk.state().locked.remove(&self.path);
+    }
+}
+
+/// A small generator of chances; good enough to choose sectors.
+#[derive(Debug)]
+struct Dice(u64);
+
+impl Dice {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut word = self.0;
+        word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        word ^ (word >> 31)
+    }
+
+    fn below(&mut self, limit: u64) -> u64 {
+        self.next() % limit
+    }
+}

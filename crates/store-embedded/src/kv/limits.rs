@@ -1,0 +1,63 @@
+//! Every number that bounds the store, with its reason.
+
+/// Keys are names and places, not documents; the length is a `u16` on disk.
+pub const KEY_BYTES_MAX: usize = 4 * 1024;
+
+/// The note rides in every manifest and in frames that change it; it is metadata, not data.
+pub const NOTE_BYTES_MAX: usize = 256 * 1024;
+
+/// Long enough that switching segments is rare (about 50,000 small jobs), short enough that
+/// reading one at open takes milliseconds.
+pub const SEGMENT_BYTES: u64 = 16 * 1024 * 1024;
+
+/// Segments kept ready: with the default size 64 MiB in which acknowledged work can still be
+/// finished after the disk has become full.
+pub const SPARES_READY: usize = 4;
+
+/// Memory one memtable may use before it is written out as a table.
+pub const MEMTABLE_BYTES: usize = 32 * 1024 * 1024;
+
+/// Frozen memtables that may wait for the disk; beyond it commits wait, so memory is bounded by
+/// `(FROZEN_MAX + 1) * MEMTABLE_BYTES`.
+pub const FROZEN_MAX: usize = 3;
+
+/// One read from the disk and one checksum per point read; larger blocks compress and index
+/// better, smaller ones read faster.
+pub const BLOCK_BYTES: usize = 16 * 1024;
+
+/// Whole keys are stored at this interval inside a block, so that a search starts near its goal.
+pub const RESTART_INTERVAL: usize = 16;
+
+/// About one false positive in seventy for keys that are not there.
+pub const FILTER_BITS_PER_KEY: usize = 10;
+
+/// Blocks kept in memory for point reads.
+pub const CACHE_BYTES: usize = 8 * 1024 * 1024;
+
+/// Runs of similar size that are merged into one: each entry is rewritten about
+/// `log4(total / memtable)` times.
+pub const RUNS_MERGE_MIN: usize = 4;
+
+/// Most runs merged at once: bounds open cursors and the time of one step.
+pub const RUNS_MERGE_MAX: usize = 12;
+
+/// Beyond this many runs neighbours are merged whatever their sizes: each run costs every point
+/// read one look into a filter.
+pub const RUNS_MAX: usize = 16;
+
+/// Entries copied out of the live memtable under its lock: about 50 microseconds, the longest a
+/// reader keeps a commit waiting.
+pub const SCAN_CHUNK: usize = 512;
+
+/// Files that are written in the background are synced every so often, so that one big sync does
+/// not fill the disk's queue in front of a commit.
+pub const SYNC_EVERY_BYTES: u64 = 4 * 1024 * 1024;
+
+/// Bytes handed to the disk in one write when a file is built or filled with zeros.
+pub const WRITE_CHUNK_BYTES: usize = 1024 * 1024;
+
+/// How long the background waits before it asks a full disk again.
+pub const FULL_RETRY_MS: u64 = 250;
+
+/// Frames share buffers of this size, so that a small commit does not allocate.
+pub const FRAME_BUFFER_BYTES: usize = 256 * 1024;

@@ -1,0 +1,287 @@
+//! The newest changes, in memory, in key order.
+//!
+//! Values are not copied: an entry says where in the log's buffer its value lies. Keys are copied
+//! into fixed words, because an ordered insert is mostly comparisons and following a pointer for
+//! each of them costs twice the time (measured: 0.45 against 0.95 microseconds for two keys).
+//! It is not concurrent; the store puts a lock around the one that is written to.
+
+use std::collections::BTreeMap;
+use std::collections::btree_map::{Entry, Range};
+use std::ops::Bound;
+
+use bytes::Bytes;
+
+use super::batch::{self, Kind};
+use super::cursor::Found;
+
+/// Key bytes held in place: six words less the byte for the length.
+const INLINE_BYTES: usize = 47;
+
+/// What one entry costs beside the log's bytes: its slot and its share of half-empty tree nodes.
+const ENTRY_BYTES: usize = 120;
+
+/// A key in an order-preserving form: zero-padded words, the length in the last byte, and the
+/// rest of a long key behind it. Padding cannot confuse two keys, for where the padded bytes are
+/// equal the shorter key is a prefix of the longer and the length decides.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Key {
+    head: [u64; 6],
+    tail: Option<Box<[u8]>>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Slot {
+    chunk: u32,
+    value_start: u32,
+    /// `TOMBSTONE` for a removed key.
+    value_len: u32,
+    key_len: u16,
+    /// The key may also be in an older place, so its removal must leave a tombstone.
+    covers: bool,
+}
+
+const TOMBSTONE: u32 = u32::MAX;
+
+/// One entry as seen by a reader; no value means that the key was removed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Item {
+    pub(super) key: Bytes,
+    pub(super) value: Option<Bytes>,
+}
+
+/// Changes up to one sequence number that are not in a table yet.
+#[derive(Debug, Default)]
+pub(super) struct Memtable {
+    entries: BTreeMap<Key, Slot>,
+    chunks: Vec<Bytes>,
+    chunk_bytes: usize,
+    first_sequence: u64,
+    last_sequence: u64,
+    note: Option<Bytes>,
+}
+
+impl Memtable {
+    /// Takes over one frame's changes. `chunk` holds the operations and nothing else; `None` if
+    /// they are malformed, which a right checksum makes a bug and not damage.
+    pub(super) fn apply(&mut self, sequence: u64, chunk: Bytes, note: Option<Bytes>) -> Option<()> {
+        assert!(sequence > self.last_sequence, "frames are applied in order");
+        if self.first_sequence == 0 {
+            self.first_sequence = sequence;
+        }
+        self.last_sequence = sequence;
+        self.note = note.or(self.note.take());
+        let number = u32::try_from(self.chunks.len()).ok()?;
+        let mut at = 0;
+        while at < chunk.len() {
+            let operation = batch::decode(&chunk, at)?;
+            let key_bytes = &chunk[operation.key_start..operation.value_start];
+            let slot = Slot {
+                chunk: number,
+                value_start: operation.value_start as u32,
+                value_len: (operation.end - operation.value_start) as u32,
+                key_len: key_bytes.len() as u16,
+                covers: false,
+            };
+            self.apply_one(operation.kind, Key::new(key_bytes), slot);
+            at = operation.end;
+        }
+        self.chunk_bytes += chunk.len();
+        self.chunks.push(chunk);
+        Some(())
+    }
+
+    /// What this memtable knows of the key.
+    pub(super) fn get(&self, key: &[u8]) -> Found {
+        let slot = self.entries.get(&Key::new(key));
+        slot.map_or(Found::Unknown, |slot| self.value(slot).into())
+    }
+
+    /// Entries between the bounds, from both ends.
+    pub(super) fn range(&self, from: Bound<&[u8]>, to: Bound<&[u8]>) -> Items<'_> {
+        let (from, to) = (from.map(Key::new), to.map(Key::new));
+        if is_empty_range(&from, &to) {
+            return Items { table: self, entries: None };
+        }
+        Items { table: self, entries: Some(self.entries.range((from, to))) }
+    }
+
+    /// Memory used, nearly.
+    pub(super) fn bytes(&self) -> usize {
+        self.chunk_bytes + self.entries.len() * ENTRY_BYTES
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Whether no frame was applied since it was made; annihilated entries count as applied.
+    pub(super) fn is_untouched(&self) -> bool {
+        self.last_sequence == 0
+    }
+
+    pub(super) fn first_sequence(&self) -> u64 {
+        self.first_sequence
+    }
+
+    pub(super) fn last_sequence(&self) -> u64 {
+        self.last_sequence
+    }
+
+    /// The last note among these frames.
+    pub(super) fn note(&self) -> Option<&Bytes> {
+        self.note.as_ref()
+    }
+
+    fn apply_one(&mut self, kind: Kind, key: Key, slot: Slot) {
+        match (kind, self.entries.entry(key)) {
+            (Kind::Put, Entry::Vacant(vacant)) => {
+                vacant.insert(slot);
+            }
+            (Kind::Put, Entry::Occupied(mut old)) => {
+                let covers = old.get().covers || old.get().value_len == TOMBSTONE;
+                old.insert(Slot { covers, ..slot });
+            }
+            (Kind::DeleteFresh, Entry::Occupied(old))
+                if !old.get().covers && old.get().value_len != TOMBSTONE =>
+            {
+                old.remove();
+            }
+            (Kind::Delete | Kind::DeleteFresh, Entry::Vacant(vacant)) => {
+                vacant.insert(Slot { value_len: TOMBSTONE, covers: true, ..slot });
+            }
+            (Kind::Delete | Kind::DeleteFresh, Entry::Occupied(mut old)) => {
+                old.insert(Slot { value_len: TOMBSTONE, covers: true, ..slot });
+            }
+        }
+    }
+
+    fn value(&self, slot: &Slot) -> Option<Bytes> {
+        if slot.value_len == TOMBSTONE {
+            return None;
+        }
+        let start = slot.value_start as usize;
+        Some(self.chunks[slot.chunk as usize].slice(start..start + slot.value_len as usize))
+    }
+
+    fn key(&self, slot: &Slot) -> Bytes {
+        let end = slot.value_start as usize;
+        self.chunks[slot.chunk as usize].slice(end - slot.key_len as usize..end)
+    }
+}
+
+/// Entries of a memtable in order.
+#[derive(Debug)]
+pub(super) struct Items<'a> {
+    table: &'a Memtable,
+    entries: Option<Range<'a, Key, Slot>>,
+}
+
+impl Iterator for Items<'_> {
+    type Item = Item;
+
+    fn next(&mut self) -> Option<Item> {
+        let (_, slot) = self.entries.as_mut()?.next()?;
+        Some(Item { key: self.table.key(slot), value: self.table.value(slot) })
+    }
+}
+
+impl DoubleEndedIterator for Items<'_> {
+    fn next_back(&mut self) -> Option<Item> {
+        let (_, slot) = self.entries.as_mut()?.next_back()?;
+        Some(Item { key: self.table.key(slot), value: self.table.value(slot) })
+    }
+}
+
+impl Key {
+    pub(super) fn new(bytes: &[u8]) -> Self {
+        let inline = bytes.len().min(INLINE_BYTES);
+        let mut padded = [0; 48];
+        padded[..inline].copy_from_slice(&bytes[..inline]);
+        // A long key sorts behind every inline key that is its prefix.
+        padded[47] = bytes.len().min(INLINE_BYTES + 1) as u8;
+        let mut head = [0; 6];
+        for (word, bytes) in head.iter_mut().zip(padded.as_chunks::<8>().0) {
+            *word = u64::from_be_bytes(*bytes);
+        }
+        let tail = (bytes.len() > INLINE_BYTES).then(|| bytes[INLINE_BYTES..].into());
+        Key { head, tail }
+    }
+}
+
+/// A range that `BTreeMap::range` would refuse with a panic.
+fn is_empty_range(from: &Bound<Key>, to: &Bound<Key>) -> bool {
+    match (from, to) {
+        (Bound::Included(from), Bound::Included(to)) => from > to,
+        (Bound::Included(from) | Bound::Excluded(from), Bound::Excluded(to))
+        | (Bound::Excluded(from), Bound::Included(to)) => from >= to,
+        (Bound::Unbounded, _) | (_, Bound::Unbounded) => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kv::batch::WriteBatch;
+    use proptest::prelude::*;
+
+    fn apply(table: &mut Memtable, change: impl FnOnce(&mut WriteBatch)) {
+        let mut batch = WriteBatch::new();
+        change(&mut batch);
+        let chunk = Bytes::copy_from_slice(batch.operations());
+        table.apply(table.last_sequence() + 1, chunk, None).expect("well-formed");
+    }
+
+    proptest! {
+        #[test]
+        fn keys_in_words_sort_like_bytes(
+            left in proptest::collection::vec(0u8..3, 1..60),
+            right in proptest::collection::vec(0u8..3, 1..60),
+        ) {
+            prop_assert_eq!(Key::new(&left).cmp(&Key::new(&right)), left.cmp(&right));
+        }
+    }
+
+    #[test]
+    fn a_fresh_key_leaves_nothing_behind() {
+        let mut table = Memtable::default();
+        apply(&mut table, |batch| batch.put(b"a", b"1"));
+        apply(&mut table, |batch| batch.delete_fresh(b"a"));
+        assert_eq!((table.get(b"a"), table.len()), (Found::Unknown, 0));
+    }
+
+    #[test]
+    fn a_fresh_removal_of_a_key_put_elsewhere_leaves_a_tombstone() {
+        let mut table = Memtable::default();
+        apply(&mut table, |batch| batch.delete_fresh(b"a"));
+        assert_eq!(table.get(b"a"), Found::Removed);
+        // The put hides a tombstone that older places still need.
+        apply(&mut table, |batch| batch.put(b"a", b"2"));
+        apply(&mut table, |batch| batch.delete_fresh(b"a"));
+        assert_eq!(table.get(b"a"), Found::Removed);
+    }
+
+    #[test]
+    fn the_last_change_of_a_key_counts() {
+        let mut table = Memtable::default();
+        apply(&mut table, |batch| {
+            batch.put(b"a", b"1");
+            batch.put(b"a", b"22");
+            batch.put(b"b", b"3");
+            batch.delete(b"b");
+        });
+        assert_eq!(table.get(b"a"), Found::Value(Bytes::from_static(b"22")));
+        assert_eq!(table.get(b"b"), Found::Removed);
+        let keys: Vec<_> =
+            table.range(Bound::Unbounded, Bound::Unbounded).map(|item| item.key).collect();
+        assert_eq!(keys, ["a", "b"]);
+    }
+
+    #[test]
+    fn an_inverted_range_is_empty() {
+        let mut table = Memtable::default();
+        apply(&mut table, |batch| batch.put(b"b", b"1"));
+        let (b, a): (&[u8], &[u8]) = (b"b", b"a");
+        assert_eq!(table.range(Bound::Included(b), Bound::Excluded(a)).count(), 0);
+        assert_eq!(table.range(Bound::Excluded(b), Bound::Excluded(b)).count(), 0);
+    }
+}

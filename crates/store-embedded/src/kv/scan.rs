@@ -1,0 +1,174 @@
+//! Reading: one key, or a range in order.
+//!
+//! A range is read in pieces. What the live memtable has of a piece is copied out under its lock,
+//! so a reader that waits for the disk never keeps a commit waiting. A scan is therefore not a
+//! snapshot: a change made while it runs is seen or not seen, key by key, but never half of one.
+
+use std::ops::{Bound, ControlFlow};
+
+use bytes::Bytes;
+
+use super::cursor::{Cursor, Direction, Found, ItemCursor, Merge};
+use super::error::Result;
+use super::limits::SCAN_CHUNK;
+use super::memtable::Item;
+use super::state::{State, View, read};
+use super::table::TableCursor;
+
+/// Called for every entry of a scan; `Break` ends it.
+pub type Visit<'a> = dyn FnMut(&[u8], Bytes) -> ControlFlow<()> + 'a;
+
+/// A stretch of keys.
+#[derive(Debug, Clone, Copy)]
+pub struct Span<'a> {
+    /// Where it begins.
+    pub from: Bound<&'a [u8]>,
+    /// Where it ends.
+    pub to: Bound<&'a [u8]>,
+}
+
+impl<'a> Span<'a> {
+    /// Every key.
+    pub fn all() -> Self {
+        Span { from: Bound::Unbounded, to: Bound::Unbounded }
+    }
+
+    /// From a key, inclusive, to a key, exclusive.
+    pub fn between(from: &'a [u8], to: &'a [u8]) -> Self {
+        Span { from: Bound::Included(from), to: Bound::Excluded(to) }
+    }
+}
+
+impl State {
+    pub(super) fn get(&self, key: &[u8]) -> Result<Option<Bytes>> {
+        match self.find(key)? {
+            Found::Value(value) => Ok(Some(value)),
+            Found::Removed | Found::Unknown => Ok(None),
+        }
+    }
+
+    pub(super) fn scan(
+        &self,
+        span: Span<'_>,
+        direction: Direction,
+        visit: &mut Visit<'_>,
+    ) -> Result<()> {
+        let mut resume: Option<Bytes> = None;
+        loop {
+            let span = match (&resume, direction) {
+                (None, _) => span,
+                (Some(key), Direction::Forward) => Span { from: Bound::Excluded(key), ..span },
+                (Some(key), Direction::Backward) => Span { to: Bound::Excluded(key), ..span },
+            };
+            match self.scan_piece(span, direction, visit)? {
+                Some(last) => resume = Some(last),
+                None => return Ok(()),
+            }
+        }
+    }
+
+    /// Asks the places from the newest to the oldest until one knows the key.
+    fn find(&self, key: &[u8]) -> Result<Found> {
+        // The live memtable first: what is frozen meanwhile is then found in the view.
+        let found = read(&self.active).get(key);
+        if found != Found::Unknown {
+            return Ok(found);
+        }
+        let view = self.snapshot();
+        for memtable in &view.frozen {
+            let found = memtable.get(key);
+            if found != Found::Unknown {
+                return Ok(found);
+            }
+        }
+        for table in &view.tables {
+            let found = table.get(key, &self.cache)?;
+            if found != Found::Unknown {
+                return Ok(found);
+            }
+        }
+        Ok(Found::Unknown)
+    }
+
+    /// Visits a piece of the span; the key it ended with, if there may be more behind it.
+    fn scan_piece(
+        &self,
+        span: Span<'_>,
+        direction: Direction,
+        visit: &mut Visit<'_>,
+    ) -> Result<Option<Bytes>> {
+        let active = read(&self.active);
+        let items = active.range(span.from, span.to);
+        let items: Vec<Item> = match direction {
+            Direction::Forward => items.take(SCAN_CHUNK).collect(),
+            Direction::Backward => items.rev().take(SCAN_CHUNK).collect(),
+        };
+        // Under the same lock, so that nothing moves from one to the other in between.
+        let view = self.snapshot();
+        drop(active);
+        let last = (items.len() == SCAN_CHUNK).then(|| items[SCAN_CHUNK - 1].key.clone());
+        let mut merge = self.merge_of(items, &view, span, direction)?;
+        while let Some(cursor) = merge.current() {
+            let Some(key) = cursor.key() else { break };
+            if is_past_end(key, span, direction) {
+                return Ok(None);
+            }
+            if last.as_ref().is_some_and(|last| is_past(key, last, direction)) {
+                return Ok(last);
+            }
+            if let Some(value) = cursor.value_bytes()
+                && visit(key, value).is_break()
+            {
+                return Ok(None);
+            }
+            merge.step()?;
+        }
+        Ok(last)
+    }
+
+    fn merge_of<'a>(
+        &'a self,
+        items: Vec<Item>,
+        view: &'a View,
+        span: Span<'_>,
+        direction: Direction,
+    ) -> Result<Merge<'a>> {
+        let mut cursors: Vec<Box<dyn Cursor + 'a>> = Vec::new();
+        cursors.push(Box::new(ItemCursor::new(items.into_iter())));
+        for memtable in &view.frozen {
+            let items = memtable.range(span.from, span.to);
+            match direction {
+                Direction::Forward => cursors.push(Box::new(ItemCursor::new(items))),
+                Direction::Backward => cursors.push(Box::new(ItemCursor::new(items.rev()))),
+            }
+        }
+        let start = match direction {
+            Direction::Forward => span.from,
+            Direction::Backward => span.to,
+        };
+        for table in &view.tables {
+            let cursor = TableCursor::seek(table, Some(&self.cache), direction, start)?;
+            cursors.push(Box::new(cursor));
+        }
+        Ok(Merge::new(cursors, direction))
+    }
+}
+
+fn is_past(key: &[u8], limit: &[u8], direction: Direction) -> bool {
+    match direction {
+        Direction::Forward => key > limit,
+        Direction::Backward => key < limit,
+    }
+}
+
+fn is_past_end(key: &[u8], span: Span<'_>, direction: Direction) -> bool {
+    let end = match direction {
+        Direction::Forward => span.to,
+        Direction::Backward => span.from,
+    };
+    match end {
+        Bound::Unbounded => false,
+        Bound::Included(limit) => is_past(key, limit, direction),
+        Bound::Excluded(limit) => key == limit || is_past(key, limit, direction),
+    }
+}

@@ -1,0 +1,225 @@
+//! The bytes around a table's blocks: index and footer.
+//!
+//! ```text
+//! table:   block … | filter | index | footer
+//! index:   per block: offset u64 | bytes u32 | entries u32 | key length u16 | last key
+//! footer:  magic 8 | version u32 | checksum u32 | store 16 | table u64 | entries u64
+//!          | removed u64 | first sequence u64 | last sequence u64 | blocks' bytes u64
+//!          | filter bytes u64 | index bytes u64 | filter checksum u32 | index checksum u32
+//! ```
+
+use std::path::{Path, PathBuf};
+
+use super::bytes_io::Reader;
+use super::error::{Error, Result};
+
+/// Bytes of the footer, at the very end of the file.
+pub(super) const FOOTER_BYTES: usize = 104;
+
+/// Raised with every change of block, filter, index or footer.
+pub(super) const TABLE_VERSION: u32 = 1;
+
+const MAGIC: &[u8; 8] = b"HENCETAB";
+const SUFFIX: &str = ".table";
+
+/// What is known of a table without opening it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct TableMeta {
+    pub(super) id: u64,
+    pub(super) bytes: u64,
+    pub(super) entries: u64,
+    /// Entries that only say that a key was removed.
+    pub(super) removed: u64,
+    pub(super) first_sequence: u64,
+    pub(super) last_sequence: u64,
+}
+
+/// The decoded end of a table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Footer {
+    pub(super) meta: TableMeta,
+    pub(super) blocks_bytes: u64,
+    pub(super) filter_bytes: u64,
+    pub(super) index_bytes: u64,
+    pub(super) filter_checksum: u32,
+    pub(super) index_checksum: u32,
+}
+
+/// One block as the index knows it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct BlockPlace {
+    pub(super) offset: u64,
+    pub(super) bytes: u32,
+    pub(super) entries: u32,
+    key_end: u32,
+}
+
+/// The last key of every block, in memory: about half a byte for each entry of the table.
+#[derive(Debug, Default)]
+pub(super) struct Index {
+    blocks: Vec<BlockPlace>,
+    keys: Vec<u8>,
+}
+
+/// Where the table with this number lies.
+pub(super) fn table_path(dir: &Path, id: u64) -> PathBuf {
+    dir.join(format!("{id:010}{SUFFIX}"))
+}
+
+/// The number in a table's file name.
+pub(super) fn table_number(name: &str) -> Option<u64> {
+    let digits = name.strip_suffix(SUFFIX)?;
+    let number = digits.parse().ok()?;
+    (format!("{number:010}") == digits).then_some(number)
+}
+
+impl Index {
+    pub(super) fn push(&mut self, offset: u64, bytes: u32, entries: u32, last_key: &[u8]) {
+        self.keys.extend_from_slice(last_key);
+        self.blocks.push(BlockPlace { offset, bytes, entries, key_end: self.keys.len() as u32 });
+    }
+
+    pub(super) fn blocks(&self) -> &[BlockPlace] {
+        &self.blocks
+    }
+
+    /// The first block whose last key is not before `key`; one past the end if there is none.
+    pub(super) fn block_for(&self, key: &[u8]) -> usize {
+        let (mut low, mut high) = (0, self.blocks.len());
+        while low < high {
+            let middle = usize::midpoint(low, high);
+            if self.last_key(middle) < key {
+                low = middle + 1;
+            } else {
+                high = middle;
+            }
+        }
+        low
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        self.keys.len() + self.blocks.len() * size_of::<BlockPlace>()
+    }
+
+    pub(super) fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(self.keys.len() + self.blocks.len() * 18);
+        for (number, block) in self.blocks.iter().enumerate() {
+            let key = self.last_key(number);
+            out.extend_from_slice(&block.offset.to_le_bytes());
+            out.extend_from_slice(&block.bytes.to_le_bytes());
+            out.extend_from_slice(&block.entries.to_le_bytes());
+            out.extend_from_slice(&(key.len() as u16).to_le_bytes());
+            out.extend_from_slice(key);
+        }
+        out
+    }
+
+    /// `None` if the bytes are no index of blocks that lie back to back.
+    pub(super) fn decode(bytes: &[u8], blocks_bytes: u64) -> Option<Self> {
+        let mut index = Index::default();
+        let mut fields = Reader::new(bytes);
+        let mut expected = 0u64;
+        while !fields.is_empty() {
+            let (offset, block_bytes, entries) = (fields.u64()?, fields.u32()?, fields.u32()?);
+            let key_len = fields.u16()? as usize;
+            if offset != expected {
+                return None;
+            }
+            expected = expected.checked_add(u64::from(block_bytes))?;
+            index.push(offset, block_bytes, entries, fields.take(key_len)?);
+        }
+        (expected == blocks_bytes).then_some(index)
+    }
+
+    fn last_key(&self, block: usize) -> &[u8] {
+        let start = block.checked_sub(1).map_or(0, |before| self.blocks[before].key_end);
+        &self.keys[start as usize..self.blocks[block].key_end as usize]
+    }
+}
+
+impl Footer {
+    pub(super) fn encode(&self, store_id: [u8; 16]) -> Vec<u8> {
+        let mut out = Vec::with_capacity(FOOTER_BYTES);
+        out.extend_from_slice(MAGIC);
+        out.extend_from_slice(&TABLE_VERSION.to_le_bytes());
+        out.extend_from_slice(&[0; 4]);
+        out.extend_from_slice(&store_id);
+        let meta = &self.meta;
+        for number in [
+            meta.id,
+            meta.entries,
+            meta.removed,
+            meta.first_sequence,
+            meta.last_sequence,
+            self.blocks_bytes,
+            self.filter_bytes,
+            self.index_bytes,
+        ] {
+            out.extend_from_slice(&number.to_le_bytes());
+        }
+        out.extend_from_slice(&self.filter_checksum.to_le_bytes());
+        out.extend_from_slice(&self.index_checksum.to_le_bytes());
+        assert_eq!(out.len(), FOOTER_BYTES);
+        let checksum = footer_checksum(&out);
+        out[12..16].copy_from_slice(&checksum.to_le_bytes());
+        out
+    }
+
+    /// Judges the last bytes of a table file that is `file_bytes` long.
+    pub(super) fn decode(
+        path: &Path,
+        footer: &[u8],
+        file_bytes: u64,
+        store_id: [u8; 16],
+    ) -> Result<Self> {
+        let at = file_bytes.saturating_sub(FOOTER_BYTES as u64);
+        let damaged = || Error::corrupt(path, at, "the table's footer is not valid");
+        let (version, decoded) = decode_fields(footer, file_bytes, store_id).ok_or_else(damaged)?;
+        if version > TABLE_VERSION {
+            let file = path.to_owned();
+            return Err(Error::Version { file, found: version, supported: TABLE_VERSION });
+        }
+        let parts = [decoded.blocks_bytes, decoded.filter_bytes, decoded.index_bytes];
+        let total = parts.iter().try_fold(FOOTER_BYTES as u64, |sum, part| sum.checked_add(*part));
+        if total != Some(file_bytes) {
+            return Err(Error::corrupt(path, at, "the table's length is not what it says"));
+        }
+        Ok(decoded)
+    }
+}
+
+fn decode_fields(footer: &[u8], file_bytes: u64, store_id: [u8; 16]) -> Option<(u32, Footer)> {
+    let mut fields = Reader::new(footer);
+    let magic: [u8; 8] = fields.array()?;
+    let version = fields.u32()?;
+    let checksum = fields.u32()?;
+    let store: [u8; 16] = fields.array()?;
+    if footer.len() != FOOTER_BYTES
+        || &magic != MAGIC
+        || checksum != footer_checksum(footer)
+        || store != store_id
+    {
+        return None;
+    }
+    let meta = TableMeta {
+        id: fields.u64()?,
+        bytes: file_bytes,
+        entries: fields.u64()?,
+        removed: fields.u64()?,
+        first_sequence: fields.u64()?,
+        last_sequence: fields.u64()?,
+    };
+    let footer = Footer {
+        meta,
+        blocks_bytes: fields.u64()?,
+        filter_bytes: fields.u64()?,
+        index_bytes: fields.u64()?,
+        filter_checksum: fields.u32()?,
+        index_checksum: fields.u32()?,
+    };
+    Some((version, footer))
+}
+
+fn footer_checksum(footer: &[u8]) -> u32 {
+    crc32c::crc32c_append(crc32c::crc32c(&footer[..12]), &footer[16..])
+}

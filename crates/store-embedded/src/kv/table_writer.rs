@@ -1,0 +1,183 @@
+//! Writes one table from sorted entries.
+//!
+//! The file has a temporary name until it is whole and synced. It is not part of the store before
+//! the manifest names it.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::block::BlockBuilder;
+use super::disk::{Disk, DiskFile};
+use super::error::{Error, Result};
+use super::filter::Filter;
+use super::limits::{BLOCK_BYTES, SYNC_EVERY_BYTES, WRITE_CHUNK_BYTES};
+use super::table_format::{Footer, Index, TableMeta, table_path};
+
+/// What every table of one store is made with.
+#[derive(Debug, Clone)]
+pub(super) struct TableMaker {
+    pub(super) disk: Arc<dyn Disk>,
+    pub(super) dir: PathBuf,
+    pub(super) store_id: [u8; 16],
+}
+
+/// How large a table may become: known before it is written.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Expected {
+    pub(super) entries_max: u64,
+    pub(super) bytes: u64,
+}
+
+#[derive(Debug)]
+pub(super) struct TableWriter {
+    maker: TableMaker,
+    id: u64,
+    temporary: PathBuf,
+    file: Arc<dyn DiskFile>,
+    out: Vec<u8>,
+    /// Bytes already given to the disk.
+    written: u64,
+    synced: u64,
+    block: BlockBuilder,
+    index: Index,
+    filter: Filter,
+    entries: u64,
+    removed: u64,
+}
+
+impl TableMaker {
+    /// Starts the table with this number. The space is reserved first, so that a full disk shows
+    /// here and not after minutes of work.
+    pub(super) fn start(&self, id: u64, expected: Expected) -> Result<TableWriter> {
+        let temporary = self.dir.join(format!("table-{id:010}.tmp"));
+        let file = self.disk.create(&temporary).map_err(failed("create", &temporary))?;
+        let reserved = file.preallocate(expected.bytes.max(1));
+        if reserved.is_err() {
+            let _ = self.disk.remove(&temporary);
+        }
+        reserved.map_err(failed("reserve space for", &temporary))?;
+        Ok(TableWriter {
+            maker: self.clone(),
+            id,
+            temporary,
+            file,
+            out: Vec::with_capacity(WRITE_CHUNK_BYTES + 2 * BLOCK_BYTES),
+            written: 0,
+            synced: 0,
+            block: BlockBuilder::default(),
+            index: Index::default(),
+            filter: Filter::with_capacity(expected.entries_max as usize),
+            entries: 0,
+            removed: 0,
+        })
+    }
+}
+
+impl TableWriter {
+    /// Adds an entry; keys come in ascending order. No value records a removal.
+    pub(super) fn add(&mut self, key: &[u8], value: Option<&[u8]>) -> Result<()> {
+        self.block.add(key, value);
+        self.filter.insert(key);
+        self.entries += 1;
+        self.removed += u64::from(value.is_none());
+        if self.block.bytes() >= BLOCK_BYTES {
+            self.end_block();
+            self.write_out(WRITE_CHUNK_BYTES)?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn entries(&self) -> u64 {
+        self.entries
+    }
+
+    /// Completes the file, makes it durable and gives it its name.
+    pub(super) fn finish(mut self, first_sequence: u64, last_sequence: u64) -> Result<TableMeta> {
+        let finished = self.complete(first_sequence, last_sequence);
+        if finished.is_err() {
+            let _ = self.maker.disk.remove(&self.temporary);
+        }
+        finished
+    }
+
+    /// Gives the half-written file up.
+    pub(super) fn abandon(self) {
+        // Best effort: open removes temporary files as well.
+        let _ = self.maker.disk.remove(&self.temporary);
+    }
+
+    fn complete(&mut self, first_sequence: u64, last_sequence: u64) -> Result<TableMeta> {
+        self.end_block();
+        let blocks_bytes = self.written + self.out.len() as u64;
+        let index = self.index.encode();
+        let filter = self.filter.as_bytes();
+        let bytes_before_footer = blocks_bytes + filter.len() as u64 + index.len() as u64;
+        let meta = TableMeta {
+            id: self.id,
+            bytes: bytes_before_footer + super::table_format::FOOTER_BYTES as u64,
+            entries: self.entries,
+            removed: self.removed,
+            first_sequence,
+            last_sequence,
+        };
+        let footer = Footer {
+            meta,
+            blocks_bytes,
+            filter_bytes: filter.len() as u64,
+            index_bytes: index.len() as u64,
+            filter_checksum: crc32c::crc32c(filter),
+            index_checksum: crc32c::crc32c(&index),
+        };
+        self.out.extend_from_slice(self.filter.as_bytes());
+        self.out.extend_from_slice(&index);
+        self.out.extend_from_slice(&footer.encode(self.maker.store_id));
+        self.write_out(0)?;
+        assert_eq!(self.written, meta.bytes, "the footer says how long the file is");
+        self.publish(meta)
+    }
+
+    fn publish(&self, meta: TableMeta) -> Result<TableMeta> {
+        let at = self.temporary.as_path();
+        // More was reserved than is used.
+        self.file.truncate(meta.bytes).map_err(failed("set the length of", at))?;
+        self.file.sync_data().map_err(failed("sync", at))?;
+        let path = table_path(&self.maker.dir, self.id);
+        self.maker.disk.rename(&self.temporary, &path).map_err(failed("name", &path))?;
+        let dir = &self.maker.dir;
+        self.maker.disk.sync_dir(dir).map_err(|cause| Error::fatal("sync", dir, cause))?;
+        Ok(meta)
+    }
+
+    fn end_block(&mut self) {
+        if self.block.entries() == 0 {
+            return;
+        }
+        let offset = self.written + self.out.len() as u64;
+        let (start, entries) = (self.out.len(), self.block.entries());
+        let last_key = self.block.last_key().to_vec();
+        self.block.finish(&mut self.out, self.id, offset);
+        self.index.push(offset, (self.out.len() - start) as u32, entries, &last_key);
+    }
+
+    /// Gives collected bytes to the disk once there are more than `keep`.
+    fn write_out(&mut self, keep: usize) -> Result<()> {
+        if self.out.len() <= keep {
+            return Ok(());
+        }
+        self.file.write_at(&self.out, self.written).map_err(failed("write", &self.temporary))?;
+        self.written += self.out.len() as u64;
+        self.out.clear();
+        if self.written - self.synced >= SYNC_EVERY_BYTES {
+            self.file.sync_data().map_err(failed("sync", &self.temporary))?;
+            self.synced = self.written;
+        }
+        Ok(())
+    }
+}
+
+fn failed<'a>(
+    operation: &'static str,
+    path: &'a Path,
+) -> impl FnOnce(std::io::Error) -> Error + 'a {
+    move |cause| Error::full_or_fatal(operation, path, cause)
+}

@@ -1,0 +1,3 @@
+//! The embedded engine: an append-only log and sorted tables in one directory.
+
+pub mod kv;
