@@ -1,0 +1,207 @@
+//! Damaged bytes are named, never served and never passed over.
+
+use super::*;
+use crate::kv::disk::Disk;
+use crate::kv::{Report, check};
+
+fn log_path(number: u64) -> std::path::PathBuf {
+    dir().join(format!("{number:010}.log"))
+}
+
+fn files(disk: &FakeDisk, ending: &str) -> Vec<std::path::PathBuf> {
+    let names = disk.list(dir()).expect("lists");
+    names.iter().filter(|name| name.ends_with(ending)).map(|name| dir().join(name)).collect()
+}
+
+fn report(disk: &FakeDisk) -> Report {
+    check(dir(), disk).expect("reads")
+}
+
+/// Where the frames end in a segment.
+fn used(content: &[u8]) -> usize {
+    content.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1).next_multiple_of(8)
+}
+
+#[test]
+fn a_last_record_torn_at_any_byte_is_dropped_and_reported() {
+    let disk = FakeDisk::new();
+    let kv = open_new(&disk);
+    run_commits(&kv, 3);
+    let before = used(&disk.content(&log_path(1)).expect("a segment"));
+    kv.commit(&batch_of(3)).expect("commits");
+    drop(kv);
+    let whole = disk.content(&log_path(1)).expect("a segment");
+    let states = states(4);
+    for cut in before..used(&whole) {
+        let torn = disk.fork();
+        let mut content = whole.clone();
+        content[cut..].fill(0);
+        torn.set_content(&log_path(1), &content);
+        assert_eq!(report(&torn).findings, [], "cut at {cut}");
+        let (kv, opened) = open(&torn).unwrap_or_else(|error| panic!("cut at {cut}: {error}"));
+        // Bytes that were zero anyway are not torn.
+        let lost = content != whole;
+        assert_eq!(contents(&kv).expect("reads"), states[if lost { 3 } else { 4 }], "cut at {cut}");
+        let bytes_left = content[before..].iter().any(|byte| *byte != 0);
+        assert_eq!(opened.torn.is_some(), lost && bytes_left, "cut at {cut}");
+        if let Some(tail) = opened.torn {
+            assert_eq!((tail.file, tail.offset), (log_path(1), before as u64));
+        }
+        kv.commit(&put("next", "1")).expect("commits");
+        drop(kv);
+        let (kv, opened) = open(&torn).expect("opens");
+        assert_eq!(opened.torn, None, "the tail was cleaned");
+        assert!(kv.get(b"next").expect("reads").is_some());
+    }
+}
+
+#[test]
+fn any_flipped_bit_in_the_log_is_noticed() {
+    let disk = FakeDisk::new();
+    let kv = open_new(&disk);
+    run_commits(&kv, 3);
+    let last_frame = used(&disk.content(&log_path(1)).expect("a segment"));
+    kv.commit(&batch_of(3)).expect("commits");
+    drop(kv);
+    let whole = disk.content(&log_path(1)).expect("a segment");
+    let states = states(4);
+    for bit in 0..(used(&whole) + 64) * 8 {
+        let flipped = disk.fork();
+        let mut content = whole.clone();
+        content[bit / 8] ^= 1 << (bit % 8);
+        flipped.set_content(&log_path(1), &content);
+        match open(&flipped) {
+            Err(Error::Corrupt { file, .. }) => {
+                assert_eq!(file, log_path(1), "bit {bit}");
+                assert!(!report(&flipped).findings.is_empty(), "bit {bit}");
+            }
+            Err(other) => panic!("bit {bit}: {other}"),
+            Ok((kv, opened)) => {
+                // In the last record it cannot be told from a torn write; it is reported as one.
+                assert!(bit / 8 >= last_frame && opened.torn.is_some(), "bit {bit}");
+                let kept = if bit / 8 < used(&whole) { 3 } else { 4 };
+                assert_eq!(contents(&kv).expect("reads"), states[kept], "bit {bit}");
+            }
+        }
+    }
+}
+
+#[test]
+fn any_flipped_bit_in_a_table_is_noticed() {
+    let disk = FakeDisk::new();
+    let kv = open_new(&disk);
+    run_commits(&kv, 12);
+    kv.compact().expect("merges");
+    let expected = contents(&kv).expect("reads");
+    drop(kv);
+    let [path] = files(&disk, ".table").try_into().expect("one table");
+    let whole = disk.content(&path).expect("a table");
+    for bit in 0..whole.len() * 8 {
+        let flipped = disk.fork();
+        let mut content = whole.clone();
+        content[bit / 8] ^= 1 << (bit % 8);
+        flipped.set_content(&path, &content);
+        assert!(!report(&flipped).findings.is_empty(), "bit {bit}");
+        let read = open(&flipped).and_then(|(kv, _)| {
+            for (key, value) in &expected {
+                let found = kv.get(key)?;
+                assert_eq!(found.as_deref(), Some(value.as_slice()), "bit {bit}");
+            }
+            contents(&kv)
+        });
+        assert!(matches!(read, Err(Error::Corrupt { file, .. }) if file == path), "bit {bit}");
+    }
+}
+
+#[test]
+fn any_flipped_bit_in_the_manifest_is_noticed() {
+    let disk = FakeDisk::new();
+    let kv = open_new(&disk);
+    run_commits(&kv, 12);
+    kv.flush().expect("flushes");
+    drop(kv);
+    let path = dir().join("MANIFEST");
+    let whole = disk.content(&path).expect("a manifest");
+    for bit in 0..whole.len() * 8 {
+        let flipped = disk.fork();
+        let mut content = whole.clone();
+        content[bit / 8] ^= 1 << (bit % 8);
+        flipped.set_content(&path, &content);
+        let refused = open(&flipped).expect_err("damaged");
+        assert!(matches!(refused, Error::Corrupt { file, .. } if file == path), "bit {bit}");
+        assert_eq!(report(&flipped).findings.len(), 1);
+    }
+}
+
+#[test]
+fn a_cut_file_is_noticed_at_every_length() {
+    let disk = FakeDisk::new();
+    let kv = open_new(&disk);
+    run_commits(&kv, 12);
+    kv.compact().expect("merges");
+    kv.commit(&batch_of(12)).expect("commits");
+    drop(kv);
+    let mut paths = files(&disk, ".table");
+    paths.push(dir().join("MANIFEST"));
+    paths.extend(files(&disk, ".log"));
+    for path in paths {
+        let whole = disk.content(&path).expect("a file");
+        for len in (0..whole.len()).step_by(if whole.len() > 1000 { 61 } else { 1 }) {
+            let cut = disk.fork();
+            cut.set_content(&path, &whole[..len]);
+            let refused = open(&cut).map(|_| ()).expect_err("cut");
+            assert!(matches!(&refused, Error::Corrupt { file, .. } if *file == path), "{refused}");
+        }
+    }
+}
+
+#[test]
+fn a_missing_file_is_named() {
+    let disk = FakeDisk::new();
+    let kv = open_new(&disk);
+    for number in 0..60 {
+        kv.commit(&batch_of(number)).expect("commits");
+    }
+    drop(kv);
+    let mut paths = files(&disk, ".table");
+    paths.extend(files(&disk, ".log").into_iter().next());
+    assert!(paths.len() > 1);
+    paths.push(dir().join("MANIFEST"));
+    for path in paths {
+        let lacking = disk.fork();
+        lacking.remove(&path).expect("removes");
+        let refused = open(&lacking).map(|_| ()).expect_err("a file is missing");
+        assert!(matches!(refused, Error::Corrupt { .. }), "{refused}");
+        assert!(!report(&lacking).findings.is_empty(), "{}", path.display());
+    }
+}
+
+#[test]
+fn a_record_damaged_in_an_earlier_segment_is_no_torn_tail() {
+    let disk = FakeDisk::new();
+    let options = Options { memtable_bytes: 1 << 20, ..small() };
+    let (kv, _) = Kv::open(dir(), options, Arc::new(disk.clone())).expect("opens");
+    run_commits(&kv, 50);
+    drop(kv);
+    let content = disk.content(&log_path(1)).expect("a segment");
+    let mut damaged = content.clone();
+    let last = used(&content);
+    damaged[last - 20] ^= 1;
+    disk.set_content(&log_path(1), &damaged);
+    let refused = open(&disk).map(|_| ()).expect_err("damaged");
+    assert!(matches!(refused, Error::Corrupt { file, .. } if file == log_path(1)));
+}
+
+#[test]
+fn a_newer_version_is_refused_by_name() {
+    let disk = FakeDisk::new();
+    drop(open_new(&disk));
+    let path = dir().join("MANIFEST");
+    let mut content = disk.content(&path).expect("a manifest");
+    content[8] = 9;
+    let checksum = crc32c::crc32c_append(crc32c::crc32c(&content[..12]), &content[16..]);
+    content[12..16].copy_from_slice(&checksum.to_le_bytes());
+    disk.set_content(&path, &content);
+    let refused = open(&disk).map(|_| ()).expect_err("too new");
+    assert!(matches!(refused, Error::Version { found: 9, supported: 1, .. }));
+}

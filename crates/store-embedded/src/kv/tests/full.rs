@@ -1,0 +1,121 @@
+//! A full disk is a state that passes; a failed sync is the end.
+
+use std::sync::Mutex;
+
+use super::*;
+use crate::kv::Pressure;
+use crate::kv::fake_disk::Faulty;
+
+#[test]
+fn the_reserve_carries_commits_and_room_brings_normal_back() {
+    let disk = FakeDisk::new();
+    let heard = Arc::new(Mutex::new(Vec::new()));
+    let listener = Arc::clone(&heard);
+    let on_pressure = Arc::new(move |pressure| listener.lock().expect("no panic").push(pressure));
+    // The memtable is large enough that only the log asks for space.
+    let options = Options { on_pressure: Some(on_pressure), memtable_bytes: 1 << 20, ..small() };
+    let (kv, _) = Kv::open(dir(), options, Arc::new(disk.clone())).expect("opens");
+    disk.set_capacity(Some(disk.used()));
+    let mut committed = 0;
+    let refused = loop {
+        match kv.commit(&put(&format!("key-{committed:03}"), &"x".repeat(200))) {
+            Ok(_) => committed += 1,
+            Err(error) => break error,
+        }
+    };
+    // Three segments of sixteen records each; without threads nobody could wait for more.
+    assert!(refused.is_full(), "{refused}");
+    assert!(committed >= 40, "{committed}");
+    assert_eq!(kv.pressure(), Pressure::Full);
+    disk.set_capacity(None);
+    kv.commit(&put("again", &"x".repeat(200))).expect("there is room");
+    assert_eq!(kv.pressure(), Pressure::Normal);
+    assert_eq!(*heard.lock().expect("no panic"), [Pressure::Full, Pressure::Normal]);
+    drop(kv);
+    let (kv, _) = open(&disk).expect("opens");
+    assert_eq!(contents(&kv).expect("reads").len(), committed + 1);
+}
+
+#[test]
+fn a_flush_without_space_is_tried_again() {
+    let disk = FakeDisk::new();
+    let kv = open_new(&disk);
+    run_commits(&kv, 10);
+    disk.set_capacity(Some(disk.used()));
+    assert!(kv.flush().expect_err("no space").is_full());
+    assert_eq!(kv.pressure(), Pressure::Full);
+    run_more(&kv, 10..13);
+    disk.set_capacity(None);
+    kv.flush().expect("there is space");
+    kv.commit(&batch_of(13)).expect("commits");
+    assert_eq!(contents(&kv).expect("reads"), states(14)[14]);
+}
+
+fn run_more(kv: &Kv, numbers: std::ops::Range<usize>) {
+    for number in numbers {
+        kv.commit(&batch_of(number)).expect("commits");
+    }
+}
+
+#[test]
+fn a_merge_without_space_leaves_everything_as_it_was() {
+    let disk = FakeDisk::new();
+    let kv = open_new(&disk);
+    run_commits(&kv, 30);
+    kv.flush().expect("flushes");
+    disk.set_capacity(Some(disk.used()));
+    assert!(kv.compact().expect_err("no space").is_full());
+    assert_eq!(contents(&kv).expect("reads"), states(30)[30]);
+    disk.set_capacity(None);
+    kv.compact().expect("there is space");
+    assert_eq!(contents(&kv).expect("reads"), states(30)[30]);
+    drop(kv);
+    let (kv, _) = open(&disk).expect("opens");
+    assert_eq!(contents(&kv).expect("reads"), states(30)[30]);
+}
+
+#[test]
+fn a_failed_write_or_sync_of_the_log_ends_the_store() {
+    for faulty in [Faulty::Write, Faulty::Sync] {
+        let disk = FakeDisk::new();
+        let kv = open_new(&disk);
+        run_commits(&kv, 3);
+        disk.fail(faulty, ".log");
+        let first = kv.commit(&batch_of(3)).expect_err("the disk failed");
+        assert!(matches!(first, Error::Fatal { .. }), "{first}");
+        disk.heal();
+        let later = kv.commit(&batch_of(3)).expect_err("never again");
+        assert!(matches!(later, Error::Fatal { .. }), "{later}");
+        assert_eq!(contents(&kv).expect("reads still work"), states(3)[3]);
+        drop(kv);
+        let (kv, _) = open(&disk).expect("opens");
+        let found = contents(&kv).expect("reads");
+        assert!(found == states(4)[3] || found == states(4)[4], "all of it or nothing");
+    }
+}
+
+#[test]
+fn a_failed_sync_of_a_table_or_the_manifest_ends_the_store() {
+    for name in ["table-", "MANIFEST.tmp", "segment-"] {
+        let disk = FakeDisk::new();
+        let kv = open_new(&disk);
+        disk.fail(Faulty::Sync, name);
+        let failed = (0..200).find_map(|number| kv.commit(&batch_of(number)).err());
+        assert!(matches!(failed, Some(Error::Fatal { .. })), "{name}: {failed:?}");
+        disk.heal();
+        assert!(matches!(kv.commit(&put("a", "1")), Err(Error::Fatal { .. })), "{name}");
+    }
+}
+
+#[test]
+fn a_failed_read_is_an_answer_and_changes_nothing() {
+    let disk = FakeDisk::new();
+    let options = Options { cache_bytes: 0, ..small() };
+    let (kv, _) = Kv::open(dir(), options, Arc::new(disk.clone())).expect("opens");
+    run_commits(&kv, 12);
+    kv.flush().expect("flushes");
+    disk.fail(Faulty::Read, ".table");
+    assert!(matches!(kv.get(b"last"), Err(Error::Io { .. })));
+    disk.heal();
+    assert_eq!(contents(&kv).expect("reads"), states(12)[12]);
+}

@@ -1,0 +1,247 @@
+//! The store as a whole, mostly on a disk in memory: same inputs, same calls, no waiting.
+
+mod crash;
+mod damage;
+mod full;
+mod golden;
+mod model;
+mod repair;
+mod threads;
+
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+use std::path::Path;
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::fake_disk::FakeDisk;
+use super::{Background, Direction, Error, Kv, OpenReport, Options, Result, Span, WriteBatch};
+
+type Model = BTreeMap<Vec<u8>, Vec<u8>>;
+
+const DIR: &str = "/store";
+const SEGMENT_BYTES: u64 = 4096;
+
+fn dir() -> &'static Path {
+    Path::new(DIR)
+}
+
+/// Everything small, so that a short test meets every part.
+fn small() -> Options {
+    Options {
+        segment_bytes: SEGMENT_BYTES,
+        spares_ready: 2,
+        memtable_bytes: 6000,
+        cache_bytes: 64 * 1024,
+        background: Background::Inline,
+        ..Options::new(*b"0123456789abcdef")
+    }
+}
+
+fn open(disk: &FakeDisk) -> Result<(Kv, OpenReport)> {
+    Kv::open(dir(), small(), Arc::new(disk.clone()))
+}
+
+fn open_new(disk: &FakeDisk) -> Kv {
+    open(disk).expect("a new store opens").0
+}
+
+fn put(key: &str, value: &str) -> WriteBatch {
+    let mut batch = WriteBatch::new();
+    batch.put(key.as_bytes(), value.as_bytes());
+    batch
+}
+
+fn everything(kv: &Kv, direction: Direction) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
+    within(kv, Span::all(), direction)
+}
+
+fn within(kv: &Kv, span: Span<'_>, direction: Direction) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
+    let mut found = Vec::new();
+    kv.scan(span, direction, &mut |key, value| {
+        found.push((key.to_vec(), value.to_vec()));
+        ControlFlow::Continue(())
+    })?;
+    Ok(found)
+}
+
+fn contents(kv: &Kv) -> Result<Model> {
+    Ok(everything(kv, Direction::Forward)?.into_iter().collect())
+}
+
+/// The state after each commit of [`commits`], the empty one first.
+fn states(count: usize) -> Vec<Model> {
+    let mut model = Model::new();
+    let mut states = vec![model.clone()];
+    for number in 0..count {
+        for change in changes(number) {
+            match change {
+                (key, Some(value)) => drop(model.insert(key, value)),
+                (key, None) => drop(model.remove(&key)),
+            }
+        }
+        states.push(model.clone());
+    }
+    states
+}
+
+type Change = (Vec<u8>, Option<Vec<u8>>);
+
+/// What the commit with this number changes: two puts, and a removal of an earlier key.
+fn changes(number: usize) -> Vec<Change> {
+    let key = |number: usize| format!("key-{:03}", number * 37 % 101).into_bytes();
+    let value = format!("value-{number}-{}", "x".repeat(number * 13 % 90)).into_bytes();
+    let mut changes =
+        vec![(key(number), Some(value)), (b"last".to_vec(), Some(vec![number as u8]))];
+    if number % 3 == 2 {
+        changes.push((key(number - 2), None));
+    }
+    changes
+}
+
+fn batch_of(number: usize) -> WriteBatch {
+    let mut batch = WriteBatch::new();
+    for (key, value) in changes(number) {
+        match value {
+            Some(value) => batch.put(&key, &value),
+            None => batch.delete(&key),
+        }
+    }
+    batch.set_note(Bytes::from(format!("note {number}")));
+    batch
+}
+
+/// Makes the first `count` commits.
+fn run_commits(kv: &Kv, count: usize) {
+    for number in 0..count {
+        kv.commit(&batch_of(number)).expect("the disk is sound");
+    }
+}
+
+#[test]
+fn what_is_put_is_found_and_survives_a_reopen() {
+    let disk = FakeDisk::new();
+    let kv = open_new(&disk);
+    let mut batch = put("a", "1");
+    batch.put(b"b", b"2");
+    batch.set_note(Bytes::from_static(b"first"));
+    assert_eq!(kv.commit(&batch).expect("commits"), 1);
+    assert_eq!(kv.commit_group(&[put("c", "3"), put("a", "4")]).expect("commits"), 2);
+    let check = |kv: &Kv| {
+        assert_eq!(kv.get(b"a").expect("reads"), Some(Bytes::from_static(b"4")));
+        assert_eq!(kv.get(b"c").expect("reads"), Some(Bytes::from_static(b"3")));
+        assert_eq!(kv.get(b"d").expect("reads"), None);
+        assert_eq!(kv.note(), Some(Bytes::from_static(b"first")));
+    };
+    check(&kv);
+    drop(kv);
+    let (kv, report) = open(&disk).expect("opens");
+    check(&kv);
+    assert!(!report.created);
+    assert_eq!((report.last_sequence, report.frames_replayed, report.torn), (2, 2, None));
+    assert_eq!(report.store_id, *b"0123456789abcdef");
+}
+
+#[test]
+fn the_note_outlives_the_log_it_was_in() {
+    let disk = FakeDisk::new();
+    let kv = open_new(&disk);
+    let mut batch = put("a", "1");
+    batch.set_note(Bytes::from_static(b"kept"));
+    kv.commit(&batch).expect("commits");
+    kv.flush().expect("flushes");
+    for number in 0..200 {
+        kv.commit(&put(&format!("key-{number}"), "value")).expect("commits");
+    }
+    drop(kv);
+    let (_, report) = open(&disk).expect("opens");
+    assert_eq!(report.note, Some(Bytes::from_static(b"kept")));
+}
+
+#[test]
+fn a_second_open_is_refused_and_says_by_whom() {
+    let disk = FakeDisk::new();
+    let kv = open_new(&disk);
+    let refused = open(&disk).expect_err("the directory is in use");
+    assert!(matches!(&refused, Error::Locked { holder, .. } if holder.starts_with("process ")));
+    drop(kv);
+    open(&disk).expect("the lock is gone");
+}
+
+#[test]
+fn a_second_open_is_refused_on_the_real_disk() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let disk = Arc::new(super::disk::RealDisk);
+    let (kv, _) = Kv::open(directory.path(), small(), disk.clone()).expect("opens");
+    let refused = Kv::open(directory.path(), small(), disk.clone()).expect_err("in use");
+    let expected = format!("process {}", std::process::id());
+    assert!(matches!(&refused, Error::Locked { holder, .. } if *holder == expected));
+    drop(kv);
+    Kv::open(directory.path(), small(), disk).expect("the lock is gone");
+}
+
+#[test]
+fn fresh_keys_that_come_and_go_leave_nothing() {
+    let disk = FakeDisk::new();
+    let kv = open_new(&disk);
+    for number in 0..500u32 {
+        kv.commit(&put(&format!("job-{number}"), "payload")).expect("commits");
+        let mut batch = WriteBatch::new();
+        batch.delete_fresh(format!("job-{number}").as_bytes());
+        kv.commit(&batch).expect("commits");
+    }
+    kv.flush().expect("flushes");
+    let stats = kv.stats();
+    assert!(stats.table_entries <= 2 * stats.tables as u64, "{stats:?}");
+    assert_eq!(contents(&kv).expect("reads"), Model::new());
+}
+
+#[test]
+fn entries_that_the_filter_names_are_dropped_when_tables_merge() {
+    let disk = FakeDisk::new();
+    let drop_filter = Arc::new(|key: &[u8], _: &[u8]| key.starts_with(b"old"));
+    let options = Options { drop_filter: Some(drop_filter), ..small() };
+    let (kv, _) = Kv::open(dir(), options, Arc::new(disk)).expect("opens");
+    kv.commit_group(&[put("old-1", "a"), put("new-1", "b")]).expect("commits");
+    assert!(kv.get(b"old-1").expect("reads").is_some());
+    kv.compact().expect("merges");
+    assert!(kv.get(b"old-1").expect("reads").is_none());
+    assert!(kv.get(b"new-1").expect("reads").is_some());
+}
+
+#[test]
+fn a_batch_beyond_the_limit_is_refused_and_changes_nothing() {
+    let disk = FakeDisk::new();
+    let kv = open_new(&disk);
+    let refused = kv.commit(&put("a", &"x".repeat(SEGMENT_BYTES as usize)));
+    assert!(matches!(refused, Err(Error::TooLarge { .. })));
+    kv.commit(&put("a", &"x".repeat(SEGMENT_BYTES as usize - 200))).expect("fits");
+    assert_eq!(kv.stats().last_sequence, 1);
+}
+
+#[test]
+fn a_group_larger_than_a_segment_is_committed_in_parts() {
+    let disk = FakeDisk::new();
+    let kv = open_new(&disk);
+    let batches: Vec<_> =
+        (0..40).map(|number| put(&format!("key-{number:02}"), &"x".repeat(500))).collect();
+    kv.commit_group(&batches).expect("commits");
+    drop(kv);
+    let (kv, _) = open(&disk).expect("opens");
+    assert_eq!(contents(&kv).expect("reads").len(), 40);
+}
+
+#[test]
+fn large_values_survive_flush_and_merge() {
+    let disk = FakeDisk::new();
+    let options = Options { segment_bytes: 1 << 20, ..small() };
+    let (kv, _) = Kv::open(dir(), options, Arc::new(disk)).expect("opens");
+    let large = "y".repeat(300_000);
+    for number in 0..6 {
+        kv.commit(&put(&format!("key-{number}"), &large)).expect("commits");
+    }
+    kv.compact().expect("merges");
+    assert_eq!(kv.get(b"key-3").expect("reads").map(|value| value.len()), Some(300_000));
+    assert_eq!(contents(&kv).expect("reads").len(), 6);
+}

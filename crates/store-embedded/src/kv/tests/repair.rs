@@ -1,0 +1,162 @@
+//! Repair keeps everything valid and says what it could not keep.
+
+use super::*;
+use crate::kv::disk::Disk;
+use crate::kv::{RepairReport, check, repair};
+
+fn shared(disk: &FakeDisk) -> Arc<dyn Disk> {
+    Arc::new(disk.clone())
+}
+
+fn run_repair(disk: &FakeDisk) -> RepairReport {
+    let report = repair(dir(), &shared(disk)).expect("repairs");
+    assert_eq!(check(dir(), disk).expect("reads").findings, [], "the store is sound again");
+    report
+}
+
+fn is_table(name: &str) -> bool {
+    crate::kv::table_format::table_number(name).is_some()
+}
+
+fn flip(disk: &FakeDisk, name: &str, offset: usize) {
+    let path = dir().join(name);
+    let mut content = disk.content(&path).expect("a file");
+    content[offset] ^= 0x10;
+    disk.set_content(&path, &content);
+}
+
+#[test]
+fn a_sound_store_is_left_alone() {
+    let disk = FakeDisk::new();
+    run_commits(&open_new(&disk), 5);
+    let before = disk.changes();
+    assert_eq!(run_repair(&disk), RepairReport::default());
+    assert_eq!(disk.changes(), before);
+}
+
+#[test]
+fn a_bad_record_costs_itself_and_nothing_else() {
+    let disk = FakeDisk::new();
+    let kv = open_new(&disk);
+    for number in 0..9 {
+        kv.commit(&put(&format!("key-{number}"), "value")).expect("commits");
+    }
+    drop(kv);
+    // The fourth record: each takes 56 bytes behind the header of 64.
+    flip(&disk, "0000000001.log", 64 + 3 * 56 + 40);
+    let report = run_repair(&disk);
+    assert_eq!(report.frames_kept, 8);
+    let [lost] = report.given_up.as_slice() else { panic!("{report:?}") };
+    assert_eq!((lost.from, lost.to), (64 + 3 * 56, 64 + 4 * 56));
+    assert_eq!(lost.sequences, Some(4..=4));
+    assert_eq!(report.set_aside, [dir().join("0000000001.log.damaged")]);
+    let (kv, opened) = open(&disk).expect("opens");
+    assert_eq!(opened.last_sequence, 9);
+    assert_eq!(contents(&kv).expect("reads").len(), 8);
+    assert_eq!(kv.get(b"key-3").expect("reads"), None);
+    kv.commit(&put("more", "1")).expect("commits");
+}
+
+#[test]
+fn a_bad_block_costs_its_entries_and_nothing_else() {
+    let disk = FakeDisk::new();
+    let options = Options { memtable_bytes: 1 << 20, segment_bytes: 1 << 20, ..small() };
+    let (kv, _) = Kv::open(dir(), options, Arc::new(disk.clone())).expect("opens");
+    for number in 0..300 {
+        kv.commit(&put(&format!("key-{number:03}"), &"v".repeat(200))).expect("commits");
+    }
+    kv.flush().expect("flushes");
+    drop(kv);
+    flip(&disk, "0000000001.table", 100);
+    let report = run_repair(&disk);
+    let [lost] = report.given_up.as_slice() else { panic!("{report:?}") };
+    assert_eq!(lost.from, 0);
+    let entries = lost.entries.expect("the index knows");
+    assert!(entries > 50 && entries < 100, "{entries}");
+    assert_eq!(report.entries_kept, 300 - entries);
+    let (kv, _) = open(&disk).expect("opens");
+    assert_eq!(contents(&kv).expect("reads").len() as u64, 300 - entries);
+}
+
+#[test]
+fn a_table_without_its_footer_is_read_block_by_block() {
+    let disk = FakeDisk::new();
+    let kv = open_new(&disk);
+    run_commits(&kv, 20);
+    kv.compact().expect("merges");
+    drop(kv);
+    let name = disk.list(dir()).expect("lists").into_iter().find(|name| is_table(name));
+    let name = name.expect("a table");
+    let len = disk.content(&dir().join(&name)).expect("a table").len();
+    flip(&disk, &name, len - 5);
+    let report = run_repair(&disk);
+    assert_eq!(report.given_up.len(), 1);
+    let (kv, _) = open(&disk).expect("opens");
+    assert_eq!(contents(&kv).expect("reads"), states(20)[20]);
+}
+
+#[test]
+fn a_lost_manifest_is_made_from_the_files() {
+    for what in ["damaged", "missing"] {
+        let disk = FakeDisk::new();
+        let kv = open_new(&disk);
+        run_commits(&kv, 50);
+        drop(kv);
+        match what {
+            "damaged" => flip(&disk, "MANIFEST", 30),
+            _ => disk.remove(&dir().join("MANIFEST")).expect("removes"),
+        }
+        let report = run_repair(&disk);
+        assert_eq!(report.given_up.len(), 1, "{report:?}");
+        let (kv, opened) = open(&disk).expect("opens");
+        assert_eq!(opened.store_id, *b"0123456789abcdef");
+        assert_eq!(contents(&kv).expect("reads"), states(50)[50], "{what}");
+    }
+}
+
+#[test]
+fn a_segment_without_its_header_keeps_its_records() {
+    let disk = FakeDisk::new();
+    let kv = open_new(&disk);
+    run_commits(&kv, 5);
+    drop(kv);
+    flip(&disk, "0000000001.log", 3);
+    let report = run_repair(&disk);
+    assert_eq!(report.frames_kept, 5);
+    let (kv, _) = open(&disk).expect("opens");
+    assert_eq!(contents(&kv).expect("reads"), states(5)[5]);
+}
+
+#[test]
+fn missing_files_are_given_up_by_name() {
+    let disk = FakeDisk::new();
+    let kv = open_new(&disk);
+    run_commits(&kv, 50);
+    drop(kv);
+    let name = disk.list(dir()).expect("lists").into_iter().find(|name| is_table(name));
+    let path = dir().join(name.expect("a table"));
+    disk.remove(&path).expect("removes");
+    let report = run_repair(&disk);
+    assert!(report.given_up.iter().any(|lost| lost.file == path && lost.entries.is_some()));
+    open(&disk).expect("opens");
+}
+
+#[test]
+fn a_crash_during_repair_loses_nothing() {
+    let disk = FakeDisk::new();
+    let kv = open_new(&disk);
+    run_commits(&kv, 50);
+    drop(kv);
+    flip(&disk, "MANIFEST", 30);
+    let probe = disk.fork();
+    run_repair(&probe);
+    for call in 0..probe.changes() {
+        let broken = disk.fork();
+        broken.power_off_after(call);
+        let _ = repair(dir(), &shared(&broken));
+        let again = broken.after_crash(call);
+        run_repair(&again);
+        let (kv, _) = open(&again).expect("opens");
+        assert_eq!(contents(&kv).expect("reads"), states(50)[50], "call {call}");
+    }
+}
