@@ -96,7 +96,7 @@ impl Service<http::Request<Incoming>> for ToRouter {
 pub(crate) fn turn_away(mut stream: TcpStream) {
     const ANSWER: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\n\
         content-type: application/problem+json\r\nretry-after: 1\r\nconnection: close\r\n\
-        content-length: 173\r\n\r\n\
+        content-length: 158\r\n\r\n\
         {\"type\":\"/docs/errors#busy\",\"title\":\"too many connections\",\"status\":503,\
         \"detail\":\"the server has as many connections as it may\",\"fix\":\"try again in a moment\"}";
     tokio::spawn(async move {

@@ -20,6 +20,9 @@ mod submit;
 mod types;
 pub(crate) mod when;
 
+#[cfg(test)]
+mod tests;
+
 use axum::Router;
 use axum::routing::get;
 use utoipa_axum::router::OpenApiRouter;

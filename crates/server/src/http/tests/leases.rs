@@ -1,0 +1,107 @@
+use serde_json::json;
+
+use super::{Api, NOW, token};
+
+#[tokio::test]
+async fn queues_are_emptied_from_left_to_right() {
+    let api = Api::new().await;
+    for (queue, id) in [("low", "l"), ("high", "h1"), ("high", "h2")] {
+        let body = json!({"queue": queue, "id": id, "payload": {"id": id}});
+        api.submit(&body.to_string()).await;
+    }
+    let body = r#"{"worker":"w1","queues":["high","low"],"max":10,"lease":"1m"}"#;
+    let jobs = api.post("/v1/leases", body).await.json()["jobs"].clone();
+    let ids: Vec<_> = jobs.as_array().unwrap().iter().map(|job| job["id"].clone()).collect();
+    assert_eq!(ids, ["h1", "h2", "l"]);
+    assert_eq!(jobs[0]["payload"], json!({"id": "h1"}));
+    assert_eq!((&jobs[0]["attempt"], &jobs[0]["until_ms"]), (&json!(1), &json!(NOW + 60_000)));
+    let held = api.get("/v1/leases").await.json();
+    assert_eq!(held["leases"].as_array().unwrap().len(), 3);
+    assert_eq!(held["leases"][0]["holder"], "w1");
+    let running = api.get("/v1/jobs/l?queue=low").await.json();
+    assert_eq!((&running["state"], &running["lease"]["holder"]), (&json!("running"), &json!("w1")));
+    api.end().await;
+}
+
+#[tokio::test]
+async fn a_worker_waits_for_work() {
+    let api = Api::new().await;
+    let waiting = api.post("/v1/leases", r#"{"queue":"q","wait":"1m"}"#);
+    let submitting = async {
+        tokio::task::yield_now().await;
+        api.submit(r#"{"queue":"q","id":"late"}"#).await
+    };
+    let (leased, _) = tokio::join!(waiting, submitting);
+    assert_eq!(leased.json()["jobs"][0]["id"], "late");
+    let nothing = api.post("/v1/leases", r#"{"queue":"q"}"#).await;
+    assert_eq!((nothing.status, nothing.json()), (200, json!({"jobs": []})));
+    api.end().await;
+}
+
+#[tokio::test]
+async fn a_lease_is_extended_released_and_outlived() {
+    let api = Api::new().await;
+    api.submit(r#"{"queue":"q","id":"j"}"#).await;
+    let first = token(&api.lease("q").await);
+    let extended = api.post(&format!("/v1/leases/{first}/extend"), r#"{"lease":"5m"}"#).await;
+    assert_eq!(extended.json()["until_ms"], NOW + 300_000);
+    let release = r#"{"how":"release","delay":"10s"}"#;
+    assert_eq!(api.post(&format!("/v1/leases/{first}/nack"), release).await.status, 204);
+    let stale = api.post(&format!("/v1/leases/{first}/extend"), r#"{"lease":"5m"}"#).await;
+    assert_eq!(stale.problem().as_deref(), Some("stale-token"));
+    let job = api.get("/v1/jobs/j?queue=q").await.json();
+    assert_eq!((&job["attempts"], &job["due_at_ms"]), (&json!(0), &json!(NOW + 10_000)));
+    api.advance(10_000);
+    let second = token(&api.lease("q").await);
+    let dead = r#"{"how":"dead","reason":"no use"}"#;
+    assert_eq!(api.post(&format!("/v1/leases/{second}/nack"), dead).await.status, 204);
+    assert_eq!(api.get("/v1/jobs/j?queue=q").await.json()["state"], "dead");
+    api.end().await;
+}
+
+#[tokio::test]
+async fn many_acks_are_answered_each() {
+    let api = Api::new().await;
+    api.submit(r#"{"jobs":[{"queue":"q"},{"queue":"q"}]}"#).await;
+    let good = token(&api.lease("q").await);
+    let body = json!({"acks": [
+        {"token": good, "result": 7}, {"token": "0.1.999999"}, {"token": "nonsense"},
+    ]});
+    let answer = api.post("/v1/leases/ack", body.to_string()).await;
+    let json = answer.json();
+    assert_eq!((answer.status, &json["done"], &json["refused"]), (207, &json!(1), &json!(2)));
+    let statuses: Vec<_> = json["acks"].as_array().unwrap().iter().map(|a| &a["status"]).collect();
+    assert_eq!(statuses, [204, 409, 422]);
+    assert_eq!(json["acks"][0]["token"], good);
+    let again = api.post(&format!("/v1/leases/{good}/ack"), "").await;
+    assert_eq!(again.status, 204, "a repeated ack is answered as the first was");
+    api.end().await;
+}
+
+#[tokio::test]
+async fn nonsense_is_refused_by_name() {
+    let api = Api::new().await;
+    let rows = [
+        ("/v1/leases", r#"{"queue":"a","queues":["b"]}"#, 422, "queue"),
+        ("/v1/leases", r#"{"queues":[]}"#, 422, "queues"),
+        ("/v1/leases", r#"{"max":0}"#, 422, "max"),
+        ("/v1/leases", r#"{"lease":"1ms"}"#, 422, "lease"),
+        ("/v1/leases", r#"{"wait":"6m"}"#, 422, "wait"),
+        ("/v1/leases", r#"{"worker":""}"#, 422, "worker"),
+        ("/v1/leases/nonsense/ack", "", 409, "token"),
+        ("/v1/leases/0.1.5/ack", r#"{"result":1,"result_text":"x"}"#, 422, "result"),
+        ("/v1/leases/0.1.5/ack", "", 409, "token"),
+        ("/v1/leases/0.1.5/nack", r#"{"how":"dead","delay":1}"#, 422, "delay"),
+        ("/v1/leases/0.1.5/extend", "{}", 422, "lease"),
+        ("/v1/leases/ack", r#"{"acks":[]}"#, 422, "acks"),
+    ];
+    for (path, body, status, field) in rows {
+        let answer = api.post(path, body).await;
+        assert_eq!(
+            (answer.status, &answer.json()["field"]),
+            (status, &json!(field)),
+            "{path} {body}"
+        );
+    }
+    api.end().await;
+}

@@ -1,0 +1,48 @@
+use serde_json::json;
+
+use super::Api;
+
+#[tokio::test]
+async fn a_queue_is_limited_and_paused() {
+    let api = Api::new().await;
+    let settings = r#"{"concurrency":1,"rate":{"count":5,"per":"1s"},"pending_max":2}"#;
+    let put = api.call("PUT", "/v1/queues/q", settings).await;
+    assert_eq!((put.status, &put.json()["rate"]), (200, &json!({"count": 5, "per": "1s"})));
+    let patched = api.call("PATCH", "/v1/queues/q", r#"{"rate":null}"#).await.json();
+    assert_eq!((&patched["rate"], &patched["concurrency"]), (&json!(null), &json!(1)));
+    let paused = api.post("/v1/queues/q/pause", r#"{"in":true}"#).await.json();
+    assert_eq!((&paused["paused_in"], &paused["paused_out"]), (&json!(true), &json!(false)));
+    let refused = api.post("/v1/jobs", r#"{"queue":"q"}"#).await;
+    assert_eq!((refused.status, refused.problem().as_deref()), (503, Some("queue-paused")));
+    assert!(refused.headers.contains_key("retry-after"));
+    let resumed = api.post("/v1/queues/q/resume", "").await.json();
+    assert_eq!(resumed["paused_in"], false);
+    for _ in 0..2 {
+        api.submit(r#"{"queue":"q"}"#).await;
+    }
+    let full = api.post("/v1/jobs", r#"{"queue":"q"}"#).await;
+    assert_eq!((full.status, full.problem().as_deref()), (429, Some("queue-full")));
+    assert_eq!(api.get("/v1/queues/q").await.json()["counts"]["pending"], 2);
+    let names = api.get("/v1/queues").await.json();
+    assert_eq!(names["queues"][0]["name"], "q");
+    api.end().await;
+}
+
+#[tokio::test]
+async fn nonsense_is_refused_by_name() {
+    let api = Api::new().await;
+    let rows = [
+        ("PUT", "/v1/queues/q", r#"{"concurrency":0}"#, "concurrency"),
+        ("PUT", "/v1/queues/q", r#"{"rate":{"count":0,"per":"1s"}}"#, "rate"),
+        ("PUT", "/v1/queues/q", r#"{"rate":{"count":1}}"#, "rate.per"),
+        ("PUT", "/v1/queues/q", r#"{"rate":{"count":1,"per":"2d"}}"#, "rate.per"),
+        ("PATCH", "/v1/queues/q", r#"{"conc":1}"#, "conc"),
+        ("PUT", "/v1/queues/a%20b", "{}", "queue"),
+        ("POST", "/v1/queues/q/pause", r#"{"inn":true}"#, "inn"),
+    ];
+    for (method, path, body, field) in rows {
+        let answer = api.call(method, path, body).await;
+        assert_eq!((answer.status, &answer.json()["field"]), (422, &json!(field)), "{path} {body}");
+    }
+    api.end().await;
+}
