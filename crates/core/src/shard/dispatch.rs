@@ -236,8 +236,9 @@ impl Shard {
 
     /// The job's handler is not registered here: it waits a while, keeping its turn.
     fn park(&mut self, now: Timestamp, at: usize, number: JobNumber) {
-        if self.queues[at].parked.is_empty() {
+        if self.queues[at].unpark_alarm.is_none() {
             let again = now.plus(self.config.unregistered_delay);
+            self.queues[at].unpark_alarm = Some(again);
             self.alarms.insert((again, Alarm::Unpark(at)));
         }
         self.rise(number);
@@ -245,6 +246,9 @@ impl Shard {
     }
 
     pub(super) fn unpark(&mut self, at: usize) {
+        if let Some(alarm) = self.queues[at].unpark_alarm.take() {
+            self.alarms.remove(&(alarm, Alarm::Unpark(at)));
+        }
         let parked: Vec<JobNumber> = self.queues[at].parked.values().copied().collect();
         for number in parked {
             self.rise(number);

@@ -93,6 +93,7 @@ pub(super) struct Queue {
     pub(super) bytes: usize,
     pub(super) due_alarm: Option<Timestamp>,
     pub(super) rate_alarm: Option<Timestamp>,
+    pub(super) unpark_alarm: Option<Timestamp>,
 }
 
 /// The jobs of one (queue, key) that are due.
@@ -145,6 +146,7 @@ impl Queue {
             bytes: 0,
             due_alarm: None,
             rate_alarm: None,
+            unpark_alarm: None,
         }
     }
 
