@@ -1,0 +1,233 @@
+//! Limits, pauses, handlers that are not there, a full store, a shutdown.
+
+use hence_core::error::Rejection;
+use hence_core::input::{Input, Report, Request};
+use hence_core::queue::{QueueSettings, Rate};
+use hence_core::shard::Config;
+
+use crate::support::draft::{handled, ms, pull, push};
+use crate::support::verbs::{ids, schedule};
+use crate::support::{World, at, config};
+use crate::world;
+
+fn settings() -> QueueSettings {
+    QueueSettings::default()
+}
+
+#[test]
+fn a_queue_paused_for_new_jobs_goes_on_with_the_old() {
+    let mut world = world();
+    world.put(push("a").due(10));
+    world.settings("default", QueueSettings { paused_in: true, ..settings() });
+    assert!(matches!(world.submit(push("b")), Err(Rejection::QueuePaused { .. })));
+    world.at(10);
+    assert_eq!(world.delivered(), ["a"]);
+    world.settings("default", settings());
+    world.put(push("b"));
+}
+
+#[test]
+fn a_paused_queue_hands_nothing_out() {
+    let mut world = world();
+    world.settings("default", QueueSettings { paused_out: true, ..settings() });
+    world.put(push("a"));
+    world.put(pull("b"));
+    assert_eq!((world.delivered().len(), world.take().len()), (0, 0));
+    world.settings("default", settings());
+    assert_eq!((world.delivered(), world.take_ids()), (vec!["a".into()], vec!["b".into()]));
+}
+
+#[test]
+fn a_queue_runs_so_many_at_once() {
+    let mut world = world();
+    world.settings("default", QueueSettings { concurrency: Some(2), ..settings() });
+    for id in ["a", "b", "c"] {
+        world.put(push(id));
+    }
+    world.put(pull("d"));
+    let first = world.deliveries[0].lease.token;
+    assert_eq!(world.delivered(), ["a", "b"]);
+    assert_eq!(world.take_ids(), [""; 0], "pulled and pushed jobs share the limit");
+    world.succeed(first);
+    assert_eq!(world.delivered(), ["c"]);
+}
+
+#[test]
+fn a_queue_starts_so_many_in_a_time() {
+    let mut world = world();
+    let rate = Some(Rate { count: 2, per: ms(1_000) });
+    world.settings("default", QueueSettings { rate, ..settings() });
+    world.at(10_000);
+    for id in ["a", "b", "c", "d", "e"] {
+        world.put(push(id));
+    }
+    assert_eq!(world.delivered(), ["a", "b"]);
+    world.run_to(10_499);
+    assert_eq!(world.delivered(), [""; 0]);
+    world.run_to(10_501);
+    assert_eq!(world.delivered(), ["c"]);
+    world.run_to(11_502);
+    assert_eq!(world.delivered(), ["d", "e"]);
+}
+
+#[test]
+fn a_full_queue_refuses_and_says_so() {
+    let mut world = world();
+    world.settings("default", QueueSettings { pending_max: Some(2), ..settings() });
+    world.put(pull("a"));
+    world.put(pull("b"));
+    assert!(matches!(world.submit(pull("c")), Err(Rejection::QueueFull { max: 2, .. })));
+    world.take_one();
+    world.put(pull("c"));
+}
+
+#[test]
+fn settings_without_sense_are_refused() {
+    let mut world = world();
+    let none = Some(Rate { count: 0, per: ms(1) });
+    for bad in [
+        QueueSettings { concurrency: Some(0), ..settings() },
+        QueueSettings { rate: none, ..settings() },
+    ] {
+        let name = crate::support::draft::queue_name("q");
+        let reply = world.call(Request::PutQueue { name, settings: bad });
+        assert!(matches!(reply, Err(Rejection::Invalid { .. })));
+    }
+    assert!(world.disk.queues.is_empty());
+}
+
+#[test]
+fn settings_survive_a_crash() {
+    let mut world = world();
+    world.settings("default", QueueSettings { paused_out: true, ..settings() });
+    world.put(push("a"));
+    world.crash();
+    assert_eq!(world.delivered(), [""; 0]);
+}
+
+#[test]
+fn a_node_pushes_so_many_at_once_earliest_first() {
+    let mut world = World::new(Config { pushes_max: 1, ..config() });
+    world.put(push("q//a").due(20));
+    world.put(push("r//b").due(10));
+    world.at(30);
+    let first = world.delivery();
+    assert_eq!(first.job.name.id.as_str(), "b");
+    world.succeed(first.lease.token);
+    assert_eq!(world.delivered(), ["a"]);
+}
+
+#[test]
+fn handlers_have_a_limit_of_their_own() {
+    let mut world = World::new(Config { handlers_max: 1, pushes_max: 1, ..config() });
+    world.handlers(&["h"]);
+    for draft in [handled("a"), handled("b"), push("c"), push("d")] {
+        world.put(draft);
+    }
+    assert_eq!(world.delivered(), ["a", "c"]);
+    assert_eq!(world.shard.deliveries_running(), 2);
+}
+
+#[test]
+fn a_job_without_its_handler_waits_and_runs_at_once_when_it_comes() {
+    let mut world = world();
+    world.put(handled("a"));
+    assert_eq!(world.delivered(), [""; 0]);
+    assert_eq!(world.state("a"), "ready");
+    world.at(3_000).handlers(&["h"]);
+    assert_eq!(world.delivered(), ["a"]);
+}
+
+#[test]
+fn a_job_without_its_handler_is_tried_again_every_five_seconds() {
+    let mut world = world();
+    world.put(handled("a"));
+    for seconds in [5, 10, 15] {
+        assert_eq!(world.shard.deadline(), Some(at(seconds * 1_000)));
+        world.at(seconds * 1_000);
+    }
+}
+
+/// Each registration of another handler used to start a rhythm of its own.
+#[test]
+fn registering_others_does_not_multiply_the_tries() {
+    let mut world = world();
+    world.put(handled("a"));
+    for second in 1..5 {
+        world.at(second * 1_000).handlers(&["other"]);
+    }
+    world.at(5_000);
+    let next = world.shard.deadline().expect("a next try");
+    world.at(next.as_millis());
+    let after = world.shard.deadline().expect("and one after it");
+    assert_eq!(after.since(next), ms(5_000));
+}
+
+#[test]
+fn an_unregistered_handler_does_not_hold_up_others() {
+    let mut world = world();
+    world.put(handled("a"));
+    world.put(push("b"));
+    assert_eq!(world.delivered(), ["b"]);
+}
+
+#[test]
+fn a_handler_that_is_gone_when_called_costs_no_attempt() {
+    let mut world = world();
+    world.handlers(&["h"]);
+    world.put(handled("a"));
+    let token = world.delivery().lease.token;
+    world.report(token, Report::Unregistered);
+    world.at(4_999);
+    assert_eq!(world.delivered(), [""; 0]);
+    world.at(5_000);
+    assert_eq!(world.delivery().lease.attempt, 1);
+}
+
+#[test]
+fn a_full_store_refuses_new_work_and_finishes_the_old() {
+    let mut world = world();
+    world.put(push("a"));
+    let token = world.delivery().lease.token;
+    world.feed(Input::StoreFull(true));
+    assert_eq!(world.submit(push("b")), Err(Rejection::StoreFull));
+    world.succeed(token);
+    assert_eq!(world.state("a"), "succeeded");
+    world.feed(Input::StoreFull(false));
+    world.put(push("b"));
+}
+
+#[test]
+fn a_draining_node_starts_nothing_and_ends_what_it_has() {
+    let mut world = world();
+    world.put_schedule(schedule("s", 1_000, 1_000));
+    world.put(push("a"));
+    world.put(pull("b"));
+    let token = world.delivery().lease.token;
+    world.feed(Input::Drain);
+    assert_eq!(world.submit(push("c")), Err(Rejection::Draining));
+    assert_eq!(ids(&world.take()), [""; 0]);
+    world.at(5_000);
+    assert_eq!(world.schedule("s").fired, 0);
+    assert_eq!(world.shard.deliveries_running(), 1);
+    world.succeed(token);
+    assert_eq!(world.state("a"), "succeeded");
+    world.crash();
+    assert_eq!(world.schedule("s").fired, 1, "the next life goes on");
+    assert!(world.take_ids().contains(&"b".to_string()));
+}
+
+#[test]
+fn queues_are_shown_with_what_they_hold() {
+    let mut world = world();
+    world.put(pull("q//a"));
+    world.put(pull("q//b").due(500));
+    world.put(pull("r//c"));
+    let view = world.queue("q");
+    assert_eq!((view.ready, view.in_memory, view.counts.pending), (1, 2, 2));
+    assert_eq!(view.oldest_ready, Some(at(0)));
+    let reply = world.call(Request::ListQueues);
+    let Ok(hence_core::effect::Answer::Queues(views)) = reply else { panic!("{reply:?}") };
+    let names: Vec<&str> = views.iter().map(|view| view.name.as_str()).collect();
+    assert_eq!(names, ["q", "r"]);
+}

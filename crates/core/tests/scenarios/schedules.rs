@@ -1,0 +1,231 @@
+//! Every tick is accounted for, once.
+
+use hence_core::effect::Answer;
+use hence_core::error::Rejection;
+use hence_core::input::{Input, Request};
+use hence_core::schedule::{Fate, Schedule};
+
+use crate::support::draft::queue_name;
+use crate::support::verbs::{ids, schedule, schedule_id, view};
+use crate::support::{World, at};
+use crate::{tiny, world};
+
+/// What became of ticks, in short.
+fn fates(world: &World) -> Vec<(i64, &'static str)> {
+    let word = |fate| match fate {
+        Fate::Ran(_) => "ran",
+        Fate::Coalesced(_) => "coalesced",
+        Fate::Triggered(_) => "triggered",
+    };
+    let records = world.disk.occurrences.iter();
+    records.map(|record| (record.at.as_millis(), word(record.fate))).collect()
+}
+
+fn trigger(world: &mut World) -> Result<hence_core::job::JobView, Rejection> {
+    view(world.call(Request::TriggerSchedule(schedule_id("s"))))
+}
+
+#[test]
+fn a_schedule_makes_a_job_at_each_tick() {
+    let mut world = world();
+    world.put_schedule(schedule("s", 1_000, 500));
+    world.run_to(2_000);
+    assert_eq!(fates(&world), [(1_000, "ran"), (1_500, "ran"), (2_000, "ran")]);
+    assert_eq!(ids(&world.take()).len(), 3);
+    let state = world.schedule("s");
+    assert_eq!((state.fired, state.last_at, state.next_at), (3, Some(at(2_000)), Some(at(2_500))));
+}
+
+#[test]
+fn the_job_of_a_tick_is_due_at_the_tick_and_carries_it() {
+    let mut world = world();
+    world.put_schedule(schedule("s", 1_000, 500));
+    world.at(1_200);
+    let delivery = world.take_one();
+    assert_eq!(delivery.due_at, at(1_000));
+    let occurrence = delivery.job.occurrence.clone().expect("a tick made it");
+    assert_eq!((occurrence.schedule.as_str(), occurrence.at), ("s", at(1_000)));
+    assert_eq!(&delivery.job.payload.bytes[..], b"tick");
+}
+
+#[test]
+fn missed_ticks_are_stood_for_by_the_last() {
+    let mut world = world();
+    world.put_schedule(schedule("s", 1_000, 1_000));
+    world.at(5_500);
+    assert_eq!(fates(&world), [(4_000, "coalesced"), (5_000, "ran")]);
+    assert_eq!(world.disk.occurrences[0].fate, Fate::Coalesced(4));
+    assert_eq!(world.schedule("s").next_at, Some(at(6_000)));
+}
+
+#[test]
+fn exactly_one_job_a_tick_across_crashes() {
+    let mut world = world();
+    world.put_schedule(schedule("s", 1_000, 1_000));
+    world.now = at(1_000);
+    world.feed_and_lose(Input::Tick);
+    world.crash();
+    world.crash();
+    world.at(1_999);
+    world.crash();
+    assert_eq!(fates(&world), [(1_000, "ran")]);
+    world.at(2_000);
+    world.crash();
+    assert_eq!(fates(&world), [(1_000, "ran"), (2_000, "ran")]);
+    assert_eq!(world.disk.live.len(), 2);
+}
+
+#[test]
+fn a_paused_schedule_rests_and_resumes_without_the_past() {
+    let mut world = world();
+    world.put_schedule(schedule("s", 1_000, 1_000));
+    assert_eq!(world.pause_schedule("s", true).next_at, None);
+    world.at(5_500);
+    assert_eq!(fates(&world), []);
+    assert_eq!(world.pause_schedule("s", false).next_at, Some(at(6_000)));
+    world.pause_schedule("s", false);
+    world.at(6_000);
+    assert_eq!(fates(&world), [(6_000, "ran")]);
+}
+
+#[test]
+fn a_schedule_put_again_does_not_repeat_its_tick() {
+    let mut world = world();
+    world.put_schedule(schedule("s", 1_000, 1_000));
+    world.at(1_000);
+    let state = world.put_schedule(schedule("s", 1_000, 1_000));
+    assert_eq!((state.next_at, state.fired), (Some(at(2_000)), 1));
+    let state = world.put_schedule(schedule("s", 1_000, 250));
+    assert_eq!(state.next_at, Some(at(1_250)));
+    world.at(1_250);
+    assert_eq!(fates(&world), [(1_000, "ran"), (1_250, "ran")]);
+}
+
+#[test]
+fn a_schedule_removed_and_put_again_at_its_tick_makes_one_job() {
+    let mut world = world();
+    world.put_schedule(schedule("s", 1_000, 1_000));
+    world.at(1_000);
+    world.call(Request::RemoveSchedule(schedule_id("s"))).expect("it is there");
+    world.put_schedule(schedule("s", 1_000, 1_000));
+    assert_eq!(world.disk.live.len(), 1);
+}
+
+#[test]
+fn a_removed_schedule_is_gone_and_its_jobs_stay() {
+    let mut world = world();
+    world.put_schedule(schedule("s", 1_000, 1_000));
+    world.at(1_000);
+    world.call(Request::RemoveSchedule(schedule_id("s"))).expect("it is there");
+    world.run_to(9_000);
+    assert_eq!(world.take().len(), 1);
+    for request in [
+        Request::RemoveSchedule(schedule_id("s")),
+        Request::ShowSchedule(schedule_id("s")),
+        Request::TriggerSchedule(schedule_id("s")),
+        Request::PauseSchedule { id: schedule_id("s"), paused: true },
+    ] {
+        assert_eq!(world.call(request), Err(Rejection::NoSuchSchedule));
+    }
+}
+
+#[test]
+fn a_trigger_makes_a_job_outside_the_rhythm() {
+    let mut world = world();
+    world.put_schedule(schedule("s", 1_000, 1_000));
+    world.at(300);
+    let first = trigger(&mut world).expect("it is there");
+    assert_eq!(trigger(&mut world).expect("it is there").job, first.job, "the same trigger");
+    assert_eq!(world.take().len(), 1);
+    world.at(1_000);
+    assert_eq!(fates(&world), [(300, "triggered"), (1_000, "ran")]);
+}
+
+#[test]
+fn a_trigger_at_a_tick_is_that_tick() {
+    let mut world = world();
+    world.put_schedule(schedule("s", 1_000, 1_000));
+    world.now = at(1_000);
+    trigger(&mut world).expect("it is there");
+    assert_eq!(fates(&world), [(1_000, "ran")]);
+    assert_eq!(world.disk.live.len(), 1);
+}
+
+#[test]
+fn a_paused_schedule_can_be_triggered() {
+    let mut world = world();
+    world.put_schedule(Schedule { paused: true, ..schedule("s", 1_000, 1_000) });
+    world.at(1_500);
+    trigger(&mut world).expect("it is there");
+    assert_eq!(fates(&world), [(1_500, "triggered")]);
+}
+
+#[test]
+fn a_full_store_holds_ticks_back_and_loses_none() {
+    let mut world = world();
+    world.put_schedule(schedule("s", 1_000, 1_000));
+    world.feed(Input::StoreFull(true));
+    assert_eq!(trigger(&mut world), Err(Rejection::StoreFull));
+    world.run_to(3_500);
+    assert_eq!(fates(&world), []);
+    world.feed(Input::StoreFull(false));
+    world.run_to(4_999);
+    let accounted: u64 = world
+        .disk
+        .occurrences
+        .iter()
+        .map(|record| match record.fate {
+            Fate::Coalesced(missed) => missed,
+            Fate::Ran(_) | Fate::Triggered(_) => 1,
+        })
+        .sum();
+    assert_eq!(accounted, 4);
+}
+
+#[test]
+fn ticks_come_through_a_tiny_window() {
+    let mut world = tiny(1);
+    world.put_schedule(schedule("s", 100, 100));
+    world.put_schedule(schedule("t", 150, 100));
+    world.run_to(1_000);
+    let mut seen = Vec::new();
+    while let Some(delivery) = world.lease(&["default"], 1, None).pop() {
+        seen.push(delivery.due_at.as_millis());
+        world.ack(delivery.lease.token).expect("it runs");
+    }
+    let expected: Vec<i64> = (2..=20).map(|half| half * 50).collect();
+    assert_eq!(seen, expected);
+}
+
+#[test]
+fn schedules_are_listed_in_order() {
+    let mut world = world();
+    for id in ["b", "a", "c"] {
+        world.put_schedule(schedule(id, 1_000, 1_000));
+    }
+    for (after, limit, expected) in
+        [(None, 2, vec!["a", "b"]), (Some("b"), 9, vec!["c"]), (Some("c"), 9, vec![])]
+    {
+        let after = after.map(schedule_id);
+        let reply = world.call(Request::ListSchedules { after, limit });
+        let Ok(Answer::Schedules(states)) = reply else { panic!("{reply:?}") };
+        let found: Vec<&str> = states.iter().map(|state| state.schedule.id.as_str()).collect();
+        assert_eq!(found, expected);
+    }
+}
+
+#[test]
+fn a_schedule_too_fast_is_refused() {
+    let mut world = world();
+    let reply = world.call(Request::PutSchedule(schedule("s", 0, 99)));
+    assert!(matches!(reply, Err(Rejection::Invalid { .. })));
+    assert!(world.disk.schedules.is_empty());
+}
+
+#[test]
+fn a_schedule_makes_jobs_in_its_own_queue() {
+    let mut world = world();
+    world.put_schedule(Schedule { queue: queue_name("q"), ..schedule("s", 1_000, 1_000) });
+    world.at(1_000);
+    assert_eq!(world.queue("q").counts.pending, 1);
+}
