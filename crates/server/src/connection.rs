@@ -16,6 +16,7 @@ use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 
 use crate::drain::Drain;
+use crate::http::front::Peer;
 use crate::limits;
 
 /// How connections are served.
@@ -55,7 +56,7 @@ impl Connections {
         peer: SocketAddr,
     ) -> impl Future<Output = ()> + Send + 'static {
         let (builder, drain) = (self.builder.clone(), self.drain.clone());
-        let service = ToRouter(self.router.clone());
+        let service = ToRouter { router: self.router.clone(), peer: Peer(peer) };
         async move {
             // Answers are small: waiting for more to send with them only delays them.
             if let Err(error) = stream.set_nodelay(true) {
@@ -79,16 +80,20 @@ impl Connections {
 
 /// The router as hyper wants it.
 #[derive(Clone)]
-struct ToRouter(Router);
+struct ToRouter {
+    router: Router,
+    peer: Peer,
+}
 
 impl Service<http::Request<Incoming>> for ToRouter {
     type Response = Response;
     type Error = Infallible;
     type Future = axum::routing::future::RouteFuture<Infallible>;
 
-    fn call(&self, request: http::Request<Incoming>) -> Self::Future {
+    fn call(&self, mut request: http::Request<Incoming>) -> Self::Future {
+        request.extensions_mut().insert(self.peer);
         // A router is always ready.
-        tower::Service::call(&mut self.0.clone(), request.map(Body::new))
+        tower::Service::call(&mut self.router.clone(), request.map(Body::new))
     }
 }
 

@@ -1,6 +1,7 @@
 //! What happens to every request, whatever it asks: guarded, bounded in time, measured. One layer: each
 //! one more would cost every request an allocation.
 
+use std::net::SocketAddr;
 use std::panic::AssertUnwindSafe;
 
 use axum::extract::{MatchedPath, Request, State};
@@ -8,7 +9,7 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use futures::FutureExt;
 use hence::clock::Stopwatch;
-use http::Method;
+use http::{Method, Uri};
 
 use super::app::App;
 use super::errors::Problem;
@@ -18,17 +19,44 @@ use crate::limits;
 /// Routes that may wait, or work through many jobs.
 const LONG: [&str; 3] = ["/v1/leases", "/v1/jobs/{id}/wait", "/v1/jobs/bulk"];
 
+/// The other end of the connection, for the audit.
+#[derive(Clone, Copy)]
+pub(crate) struct Peer(pub(crate) SocketAddr);
+
 /// Guards, bounds and measures a request.
 pub(crate) async fn front(State(app): State<App>, request: Request, next: Next) -> Response {
     let watch = Stopwatch::start();
     let matched = request.extensions().get::<MatchedPath>().cloned();
     let route = matched.as_ref().map_or("unmatched", MatchedPath::as_str);
+    let act = act_of(route, &request);
     let response = match check(&app, request) {
         Ok(request) => answer(&app, route, request, next).await,
         Err(problem) => problem.into_response(),
     };
+    if let Some(Act { method, uri, peer }) = act {
+        let (path, status) = (uri.path(), response.status().as_u16());
+        tracing::info!(target: "hence::audit", %method, path, status, ?peer, "asked for");
+    }
     app.metrics.request(route, response.status(), watch.elapsed());
     response
+}
+
+/// What somebody wants to change about queues, schedules, or many jobs: worth a line, granted or
+/// not. What happens to single jobs is logged by the library.
+struct Act {
+    method: Method,
+    uri: Uri,
+    peer: Option<SocketAddr>,
+}
+
+fn act_of(route: &str, request: &Request) -> Option<Act> {
+    const ADMIN: [&str; 3] = ["/v1/queues", "/v1/schedules", "/v1/jobs/bulk"];
+    let admin = ADMIN.iter().any(|prefix| route.starts_with(prefix));
+    if !admin || request.method().is_safe() {
+        return None;
+    }
+    let peer = request.extensions().get::<Peer>().map(|peer| peer.0);
+    Some(Act { method: request.method().clone(), uri: request.uri().clone(), peer })
 }
 
 fn check(app: &App, request: Request) -> Result<Request, Problem> {

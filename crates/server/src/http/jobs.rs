@@ -110,10 +110,10 @@ pub(crate) struct FilterIn {
     /// Made by this schedule.
     schedule: Option<String>,
     /// Due (or finished) at or after this instant.
-    #[schema(schema_with = when::instant_schema)]
+    #[schema(value_type = Option<when::InstantIn>)]
     from: Option<Moment>,
     /// Due (or finished) before this instant.
-    #[schema(schema_with = when::instant_schema)]
+    #[schema(value_type = Option<when::InstantIn>)]
     until: Option<Moment>,
 }
 
@@ -154,14 +154,14 @@ pub(crate) async fn bulk(State(app): State<App>, request: Request) -> Result<Res
     params::none(request.uri())?;
     let BulkIn { filter, action } = body::json(request).await?;
     let filter = filter.into_filter(action)?;
-    let (word, action) = match action {
-        ActionIn::Cancel => ("cancel", BulkAction::Cancel),
-        ActionIn::Run => ("run", BulkAction::RunNow),
-        ActionIn::Replay => ("replay", BulkAction::Replay),
-        ActionIn::Forget => ("forget", BulkAction::Forget),
+    let action = match action {
+        ActionIn::Cancel => BulkAction::Cancel,
+        ActionIn::Run => BulkAction::RunNow,
+        ActionIn::Replay => BulkAction::Replay,
+        ActionIn::Forget => BulkAction::Forget,
     };
     let BulkReport { matched, done, refused } = app.client.bulk(filter, action).await?;
-    tracing::info!(target: "hence::audit", action = word, matched, done, refused, "bulk");
+    tracing::info!(target: "hence::audit", ?action, matched, done, refused, "bulk");
     Ok(app::json(StatusCode::OK, &BulkOut { matched, done, refused }))
 }
 

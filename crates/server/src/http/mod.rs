@@ -6,7 +6,7 @@ mod body;
 mod cursor;
 mod docs;
 pub(crate) mod errors;
-mod front;
+pub(crate) mod front;
 mod job;
 mod jobs;
 pub(crate) mod kinds;

@@ -12,6 +12,9 @@ use hence_core::error::Rejection;
 use hence_core::time::{Millis, Timestamp};
 use jiff::{Span, SpanRelativeTo};
 use serde::{Deserialize, Deserializer, de};
+use utoipa::openapi::RefOr;
+use utoipa::openapi::schema::{ObjectBuilder, Schema, SchemaType, Type};
+use utoipa::{PartialSchema, ToSchema};
 
 /// Unix times below this are seconds, from this on milliseconds. As seconds it is the year 5138, as
 /// milliseconds March 1973: no sane time lies on the wrong side.
@@ -186,24 +189,43 @@ impl de::Visitor<'_> for MomentVisitor {
     }
 }
 
-/// How the document describes an instant.
-pub(crate) fn instant_schema() -> utoipa::openapi::schema::Schema {
-    either(
-        "RFC 3339 with an offset, or Unix time in whole seconds or milliseconds",
-        "2026-09-10T00:26:40Z".into(),
-    )
+/// How the document describes an instant in a request.
+pub(crate) struct InstantIn;
+
+/// How the document describes a span in a request.
+pub(crate) struct SpanIn;
+
+impl PartialSchema for InstantIn {
+    fn schema() -> RefOr<Schema> {
+        either(
+            "An instant: RFC 3339 with an offset, or Unix time in whole seconds or milliseconds",
+            "2026-09-10T00:26:40Z",
+        )
+    }
 }
 
-/// How the document describes a span.
-pub(crate) fn span_schema() -> utoipa::openapi::schema::Schema {
-    either("A span: 5s, 1h30m, 250ms, 2 days, PT5M, or a number of seconds", "1h30m".into())
+impl ToSchema for InstantIn {
+    fn name() -> Cow<'static, str> {
+        "AnyInstant".into()
+    }
 }
 
-fn either(description: &str, example: Cow<'static, str>) -> utoipa::openapi::schema::Schema {
-    use utoipa::openapi::schema::{ObjectBuilder, Schema, SchemaType, Type};
+impl PartialSchema for SpanIn {
+    fn schema() -> RefOr<Schema> {
+        either("A span: 5s, 1h30m, 250ms, 2 days, PT5M, or a number of seconds", "1h30m")
+    }
+}
+
+impl ToSchema for SpanIn {
+    fn name() -> Cow<'static, str> {
+        "AnySpan".into()
+    }
+}
+
+fn either(description: &str, example: &'static str) -> RefOr<Schema> {
     let types = SchemaType::Array(vec![Type::String, Type::Number]);
     let object = ObjectBuilder::new().schema_type(types).description(Some(description));
-    Schema::Object(object.examples([serde_json::Value::from(example)]).build())
+    Schema::Object(object.examples([example]).build()).into()
 }
 
 #[cfg(test)]

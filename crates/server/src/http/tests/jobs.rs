@@ -226,9 +226,9 @@ async fn names_may_hold_anything_a_url_can_carry() {
     let api = Api::new().await;
     for id in ["bulk", "a/b", "ümlaut id", "100%"] {
         api.submit(&json!({"id": id, "queue": "x/y:z", "in": "1h"}).to_string()).await;
-        let encoded: String = id.bytes().map(|b| format!("%{b:02X}")).collect();
+        let encoded = id.bytes().map(|b| format!("%{b:02X}")).collect::<Vec<_>>().concat();
         for path in
-            [encoded.as_str(), id].into_iter().filter(|p| *p == "bulk" || p.starts_with("%"))
+            [encoded.as_str(), id].into_iter().filter(|p| *p == "bulk" || p.starts_with('%'))
         {
             let shown = api.get(&format!("/v1/jobs/{path}?queue=x%2Fy:z")).await;
             assert_eq!(shown.json()["id"], id, "{path}");

@@ -52,6 +52,50 @@ async fn fields_of_a_job() {
     api.end().await;
 }
 
+/// A range of a number: the path, the ends, and the body with this number in it.
+type Range = (&'static str, u64, u64, fn(u64) -> Value);
+
+#[tokio::test]
+async fn ranges() {
+    let api = Api::new().await;
+    let rows: [Range; 7] = [
+        ("/v1/jobs", 1, core::ATTEMPTS_MAX.into(), |n| json!({"retry": {"max_attempts": n}})),
+        ("/v1/jobs", 0, 100, |n| json!({"retry": {"jitter_percent": n}})),
+        ("/v1/jobs", 1, 100, |n| json!({"retry": {"factor": n}})),
+        (
+            "/v1/jobs",
+            core::TIMEOUT_MIN.get(),
+            core::TIMEOUT_MAX.get(),
+            |n| json!({"timeout": format!("{n}ms")}),
+        ),
+        (
+            "/v1/jobs",
+            0,
+            core::RETRY_DELAY_MAX.get(),
+            |n| json!({"retry": {"delay": format!("{n}ms")}}),
+        ),
+        (
+            "/v1/leases",
+            core::LEASE_MIN.get(),
+            core::LEASE_MAX.get(),
+            |n| json!({"queue": "none", "lease": format!("{n}ms")}),
+        ),
+        ("/v1/leases", 1, core::LEASE_BATCH_MAX.into(), |n| json!({"queue": "none", "max": n})),
+    ];
+    for (path, low, high, body) in rows {
+        let inside = [low, low + 1, high - 1, high].map(|n| (n, true));
+        let outside =
+            [low.checked_sub(1), Some(high + 1)].into_iter().flatten().map(|n| (n, false));
+        for (number, fits) in inside.into_iter().chain(outside) {
+            let body = body(number).to_string();
+            let answer = api.post(path, body.clone()).await;
+            assert_eq!(answer.status < 300, fits, "{body}: {}", answer.json());
+            assert!(fits || answer.status == 422, "{body}: {}", answer.json());
+        }
+    }
+    api.end().await;
+}
+
 #[tokio::test]
 async fn the_number_of_headers_of_a_target() {
     let api = Api::new().await;

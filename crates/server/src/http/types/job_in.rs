@@ -36,10 +36,10 @@ pub(crate) struct JobIn<'a> {
     id_from: Option<IdFrom>,
     /// When it is due; `time` is another name for it. Now when neither it nor `in` is given.
     #[serde(alias = "time")]
-    #[schema(schema_with = when::instant_schema)]
+    #[schema(value_type = Option<when::InstantIn>)]
     at: Option<Moment>,
     /// How long from now it is due.
-    #[schema(schema_with = when::span_schema)]
+    #[schema(value_type = Option<when::SpanIn>)]
     r#in: Option<Moment>,
     /// What it carries, as any JSON value.
     #[serde(borrow)]
@@ -59,16 +59,16 @@ pub(crate) struct JobIn<'a> {
     /// When and how often it is tried again.
     retry: Option<RetryIn>,
     /// How long one attempt may take; 30s when not given.
-    #[schema(schema_with = when::span_schema)]
+    #[schema(value_type = Option<when::SpanIn>)]
     timeout: Option<Moment>,
     /// How long after its due time it may still be started.
-    #[schema(schema_with = when::span_schema)]
+    #[schema(value_type = Option<when::SpanIn>)]
     expires_in: Option<Moment>,
     /// Until when it may be started.
-    #[schema(schema_with = when::instant_schema)]
+    #[schema(value_type = Option<when::InstantIn>)]
     expires_at: Option<Moment>,
     /// How long it can be looked at after it ended; 1h when not given.
-    #[schema(schema_with = when::span_schema)]
+    #[schema(value_type = Option<when::SpanIn>)]
     retention: Option<Moment>,
     /// Whether the result of its success is kept as long as it is.
     keep_result: Option<bool>,
@@ -228,10 +228,10 @@ impl JobIn<'_> {
 pub(crate) struct EditIn<'a> {
     /// When it is due.
     #[serde(alias = "time")]
-    #[schema(schema_with = when::instant_schema)]
+    #[schema(value_type = Option<when::InstantIn>)]
     at: Option<Moment>,
     /// How long from now it is due.
-    #[schema(schema_with = when::span_schema)]
+    #[schema(value_type = Option<when::SpanIn>)]
     r#in: Option<Moment>,
     /// What it carries, as any JSON value.
     #[serde(borrow)]
@@ -250,7 +250,7 @@ pub(crate) struct EditIn<'a> {
     /// When and how often it is tried again: the whole policy.
     retry: Option<RetryIn>,
     /// How long one attempt may take.
-    #[schema(schema_with = when::span_schema)]
+    #[schema(value_type = Option<when::SpanIn>)]
     timeout: Option<Moment>,
 }
 

@@ -33,10 +33,10 @@ pub(crate) struct LeaseIn {
     /// How many jobs at most; 1 when not given.
     max: Option<u32>,
     /// For how long; each job's own timeout when not given.
-    #[schema(schema_with = when::span_schema)]
+    #[schema(value_type = Option<when::SpanIn>)]
     lease: Option<Moment>,
     /// How long to wait when there is nothing to do; not at all when not given, at most 5 minutes.
-    #[schema(schema_with = when::span_schema)]
+    #[schema(value_type = Option<when::SpanIn>)]
     wait: Option<Moment>,
 }
 
@@ -94,7 +94,7 @@ fn lease_span(moment: Moment) -> Result<Millis, Rejection> {
 #[schema(as = Extension)]
 pub(crate) struct ExtendIn {
     /// For how long from now.
-    #[schema(schema_with = when::span_schema)]
+    #[schema(value_type = when::SpanIn)]
     lease: Moment,
 }
 
@@ -186,7 +186,7 @@ pub(crate) struct NackIn {
     /// How it goes on; `retry` when not given.
     how: Option<NackHow>,
     /// With `retry`: not before this time from now. With `release`: after this time from now.
-    #[schema(schema_with = when::span_schema)]
+    #[schema(value_type = Option<when::SpanIn>)]
     delay: Option<Moment>,
     /// Why, for people.
     pub(crate) reason: Option<String>,

@@ -40,4 +40,8 @@ impl utoipa::PartialSchema for Stamp {
     }
 }
 
-impl utoipa::ToSchema for Stamp {}
+impl utoipa::ToSchema for Stamp {
+    fn name() -> std::borrow::Cow<'static, str> {
+        "Instant".into()
+    }
+}

@@ -35,7 +35,7 @@ pub(crate) struct RateIn {
     #[schema(example = 100)]
     count: u32,
     /// … in this time.
-    #[schema(schema_with = when::span_schema)]
+    #[schema(value_type = when::SpanIn)]
     per: Moment,
 }
 

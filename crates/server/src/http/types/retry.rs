@@ -13,6 +13,7 @@ use crate::http::when::{self, Moment};
 /// exponential from one second, doubling, at most an hour, 10 % jitter.
 #[derive(Deserialize, ToSchema, Default)]
 #[serde(deny_unknown_fields)]
+#[schema(as = NewRetry)]
 pub(crate) struct RetryIn {
     /// Attempts in all, the first one included.
     #[schema(example = 5)]
@@ -20,29 +21,30 @@ pub(crate) struct RetryIn {
     /// How the delay grows; follows from the other fields when not given.
     backoff: Option<BackoffIn>,
     /// The delay of `fixed`.
-    #[schema(schema_with = when::span_schema)]
+    #[schema(value_type = Option<when::SpanIn>)]
     delay: Option<Moment>,
     /// The first delay of `exponential`.
-    #[schema(schema_with = when::span_schema)]
+    #[schema(value_type = Option<when::SpanIn>)]
     first: Option<Moment>,
     /// How many times longer each delay of `exponential` is, 1 to 100.
     factor: Option<f64>,
     /// The delays of `list`, in order; the last one is repeated.
-    #[schema(value_type = Option<Vec<String>>)]
+    #[schema(value_type = Option<Vec<when::SpanIn>>)]
     delays: Option<Vec<Moment>>,
     /// Each delay is lengthened by up to so many per cent, at random.
     jitter_percent: Option<u8>,
     /// No delay is longer than this.
-    #[schema(schema_with = when::span_schema)]
+    #[schema(value_type = Option<when::SpanIn>)]
     cap: Option<Moment>,
     /// No attempt is started later than this after the job was first due.
-    #[schema(schema_with = when::span_schema)]
+    #[schema(value_type = Option<when::SpanIn>)]
     max_age: Option<Moment>,
 }
 
 /// How the delay grows.
 #[derive(Deserialize, Serialize, ToSchema, Clone, Copy, PartialEq)]
 #[serde(rename_all = "lowercase")]
+#[schema(as = Backoff)]
 pub(crate) enum BackoffIn {
     /// Always the same.
     Fixed,
@@ -137,6 +139,7 @@ fn list(delays: &[Moment]) -> Result<Backoff, Rejection> {
 
 /// A retry policy in an answer.
 #[derive(Serialize, ToSchema)]
+#[schema(as = Retry)]
 pub(crate) struct RetryOut {
     /// Attempts in all, the first one included.
     max_attempts: u32,

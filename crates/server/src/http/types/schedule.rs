@@ -21,11 +21,11 @@ use crate::http::when::{self, Moment};
 #[schema(as = NewSchedule)]
 pub(crate) struct ScheduleIn<'a> {
     /// The interval between ticks.
-    #[schema(schema_with = when::span_schema)]
+    #[schema(value_type = when::SpanIn)]
     every: Moment,
     /// The first tick; all others are whole intervals after it. Kept when the schedule exists with the
     /// same interval, else one interval from now, when not given.
-    #[schema(schema_with = when::instant_schema)]
+    #[schema(value_type = Option<when::InstantIn>)]
     start: Option<Moment>,
     /// Whether it rests; kept when the schedule exists, else false, when not given.
     paused: Option<bool>,

@@ -13,6 +13,7 @@ use utoipa::ToSchema;
 /// Where a job goes when it is due: exactly one of these.
 #[derive(Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase", deny_unknown_fields)]
+#[schema(as = NewTarget)]
 pub(crate) enum TargetIn {
     /// An HTTP request to a URL; its body is the payload.
     Http(HttpIn),
@@ -25,11 +26,13 @@ pub(crate) enum TargetIn {
 /// An object without fields.
 #[derive(Deserialize, Serialize, ToSchema)]
 #[serde(deny_unknown_fields)]
+#[schema(as = Empty)]
 pub(crate) struct Nothing {}
 
 /// An HTTP request, less its body.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
+#[schema(as = NewHttpTarget)]
 pub(crate) struct HttpIn {
     /// The URL, `http` or `https`.
     #[schema(example = "https://example.com/hook")]
@@ -44,6 +47,7 @@ pub(crate) struct HttpIn {
 /// A handler of the server's process.
 #[derive(Deserialize, Serialize, ToSchema)]
 #[serde(deny_unknown_fields)]
+#[schema(as = NewHandlerTarget)]
 pub(crate) struct HandlerIn {
     /// The name it is registered under.
     name: String,
@@ -102,6 +106,7 @@ impl<'de> de::Visitor<'de> for HeadersVisitor {
 /// A target in an answer.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
+#[schema(as = Target)]
 pub(crate) enum TargetOut<'a> {
     /// An HTTP request to a URL.
     Http(HttpOut<'a>),
@@ -113,6 +118,7 @@ pub(crate) enum TargetOut<'a> {
 
 /// An HTTP request in an answer.
 #[derive(Serialize, ToSchema)]
+#[schema(as = HttpTarget)]
 pub(crate) struct HttpOut<'a> {
     /// The URL.
     url: &'a str,
@@ -126,6 +132,7 @@ pub(crate) struct HttpOut<'a> {
 
 /// A handler in an answer.
 #[derive(Serialize, ToSchema)]
+#[schema(as = HandlerTarget)]
 pub(crate) struct HandlerOut<'a> {
     /// The name it is registered under.
     name: &'a str,
