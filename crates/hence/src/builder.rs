@@ -269,17 +269,20 @@ impl Hence {
         {
             self.dispatch.give_all_back();
             // The driver hears of each; when it has stopped meanwhile, there is nothing to wait for.
-            drop(timeout(SYNC_TIME_MAX, drained).await);
+            self.or_over(drained).await;
         }
         drop(self.mailbox.send(Message::Stop));
-        let mut ended = self.join_threads();
-        if timeout(SYNC_TIME_MAX, &mut ended).await.is_err() {
-            tracing::error!("the store did not take the last facts in time: going without");
-            self.over.set();
-            drop(timeout(SYNC_TIME_MAX, ended).await);
-        }
+        let ended = self.join_threads();
+        self.or_over(ended).await;
         if let Err(error) = self.store.release(SHARD, self.epoch).await {
             tracing::warn!(%error, "could not give the shard up");
+        }
+    }
+
+    /// Waits for the last commits, but not for ever.
+    async fn or_over<T>(&self, mut done: oneshot::Receiver<T>) {
+        if timeout(SYNC_TIME_MAX, &mut done).await.is_err() && self.over.set() {
+            tracing::error!("the store did not take the last facts in time: going without");
         }
     }
 

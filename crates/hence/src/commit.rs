@@ -109,6 +109,8 @@ impl Committer {
         {
             (self.on_fatal)(&error);
         }
+        // Whoever still waits for something waits in vain.
+        drop(self.mailbox.send(Message::Stop));
         self.watchers.close();
     }
 

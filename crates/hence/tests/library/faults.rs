@@ -1,0 +1,318 @@
+//! A store that fails: what was acknowledged stays, what was not is never seen to happen twice.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use hence::core::effect::Submitted;
+use hence::core::error::Rejection;
+use hence::core::job::{AttemptEnd, JobState};
+use hence::core::time::Millis;
+use hence::observe::{Event, Observer};
+use hence::store::faulty::{Faults, Faulty};
+use hence::store::{ErrorKind, MemoryStore, Store};
+use hence::testing::TestHence;
+use hence::{Builder, Error, NewJob};
+use tokio::sync::mpsc;
+
+use crate::support::scripted::{Gate, Scripted, Step};
+use crate::support::{
+    HOUR, MINUTE, Seen, ends, lease_one, name, names, note, queue, start_on, state, within,
+};
+
+fn scripted() -> Arc<Scripted> {
+    Scripted::passing(Arc::new(MemoryStore::new(1)))
+}
+
+/// Counts commits that failed and will be tried again.
+#[derive(Default)]
+struct Failures(AtomicUsize);
+
+impl Observer for Failures {
+    fn observe(&self, event: Event<'_>) {
+        if let Event::CommitFailed { .. } = event {
+            self.0.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+}
+
+#[tokio::test]
+async fn p1_p4_a_store_that_comes_and_goes_loses_nothing_and_doubles_nothing() {
+    use ErrorKind::{Full, Unavailable};
+    let rows = [
+        ("away", Step::Fail(Unavailable)),
+        ("made, but the answer was lost", Step::MakeAndFail(Unavailable)),
+        ("no room for a moment", Step::Fail(Full)),
+    ];
+    for (row, fault) in rows {
+        let (seen, failures) = (Seen::default(), Arc::new(Failures::default()));
+        let store = scripted();
+        // Every other commit fails at its first try.
+        store.plan(move |number| if number % 3 == 1 { fault.clone() } else { Step::Make });
+        let builder = Builder::new(store).observer(failures.clone());
+        let hence = start_on(builder, &seen).await;
+        let client = hence.client();
+        let jobs = (0..50).map(|n| note(&n.to_string()).after(MINUTE)).collect();
+        let names = names(within(client.add_many(jobs)).await.unwrap());
+        within(hence.advance(MINUTE)).await.unwrap();
+        let mut texts = seen.texts();
+        texts.sort_by_key(|text| text.parse::<u32>().unwrap());
+        assert_eq!(texts, (0..50).map(|n| n.to_string()).collect::<Vec<_>>(), "{row}");
+        for name in names {
+            assert_eq!(ends(&client, &name).await, [(1, AttemptEnd::Succeeded)], "{row}");
+        }
+        let counts = client.queue(queue("default")).await.unwrap().counts;
+        assert_eq!((counts.submitted, counts.succeeded, counts.delivered), (50, 50, 50), "{row}");
+        assert!(failures.0.load(Ordering::SeqCst) > 0, "{row}");
+    }
+}
+
+#[tokio::test]
+async fn p1_p4_a_store_that_fails_at_random_loses_nothing_and_doubles_nothing() {
+    let faults =
+        Faults { delayed: 0.5, delay_polls_max: 20, refused: 0.15, timed_out: 0.15, lost: 0.0 };
+    for seed in 1..=4 {
+        let seen = Seen::default();
+        let store = Arc::new(Faulty::new(Arc::new(MemoryStore::new(1)), seed, faults));
+        let hence = loop {
+            // What cannot be reached at the start is for whoever starts to try again.
+            let builder = Builder::new(store.clone()).handler("note", seen.note()).unwrap();
+            match TestHence::start(builder).await {
+                Ok(hence) => break hence,
+                Err(error) => assert!(error.is_retryable(), "seed {seed}: {error}"),
+            }
+        };
+        let client = hence.client();
+        let given = |n: u64| {
+            let text = n.to_string();
+            note(&text).id(&text).unwrap().after(Millis::from_secs(n % 5))
+        };
+        // Each twice: the second one replaces the first, by way of a look into the store.
+        for _ in 0..2 {
+            let added = within(client.add_many((0..30).map(given).collect())).await.unwrap();
+            assert!(added.iter().all(Result::is_ok), "seed {seed}: {added:?}");
+        }
+        within(hence.advance(MINUTE)).await.unwrap();
+        let counts = client.queue(queue("default")).await.unwrap().counts;
+        assert_eq!((counts.pending, counts.running, counts.dead), (0, 0, 0), "seed {seed}");
+        assert_eq!(counts.succeeded as usize, seen.calls().len(), "seed {seed}");
+        let mut texts = seen.texts();
+        texts.sort();
+        texts.dedup();
+        assert_eq!(texts.len(), 30, "seed {seed}");
+        let fired = store.counts();
+        assert!(fired.refused + fired.timed_out > 0 && fired.delayed > 0, "seed {seed}: {fired:?}");
+    }
+}
+
+#[tokio::test]
+async fn p1_nothing_is_acknowledged_or_delivered_before_it_is_durable() {
+    let (seen, store) = (Seen::default(), scripted());
+    let hence = start_on(Builder::new(store.clone()), &seen).await;
+    let client = hence.client();
+    let gate = Gate::new();
+    let kept = Arc::clone(&gate);
+    store.plan(move |_| Step::Wait(Arc::clone(&kept)));
+    let mut adding = Box::pin(client.add(note("job").id("job").unwrap()));
+    assert!(futures::poll!(&mut adding).is_pending());
+    gate.arrival().await;
+    assert!(futures::poll!(&mut adding).is_pending(), "not acknowledged");
+    assert!(seen.calls().is_empty(), "not delivered");
+    gate.open();
+    assert_eq!(within(adding).await.unwrap().how, Submitted::Created);
+    within(hence.settle()).await.unwrap();
+    assert_eq!(seen.calls().len(), 1);
+}
+
+#[tokio::test]
+async fn what_comes_while_a_commit_is_under_way_shares_the_next_one() {
+    let store = scripted();
+    let hence = start_on(Builder::new(store.clone()), &Seen::default()).await;
+    let gate = Gate::new();
+    let kept = Arc::clone(&gate);
+    store.plan(move |_| Step::Wait(Arc::clone(&kept)));
+    let add = |_| {
+        let client = hence.client();
+        tokio::spawn(async move { client.add(NewJob::worker().after(HOUR)).await })
+    };
+    let first = add(0);
+    gate.arrival().await;
+    let others: Vec<_> = (0..200).map(add).collect();
+    // Answered behind the gate like all others, so all of them have been taken in by then.
+    let last = hence.client();
+    let last = tokio::spawn(async move { last.show(name("nobody")).await });
+    tokio::task::yield_now().await;
+    gate.open();
+    for adding in others.into_iter().chain([first]) {
+        within(adding).await.unwrap().unwrap();
+    }
+    assert!(within(last).await.unwrap().is_err());
+    assert!(store.commits() < 50, "200 jobs took {} commits", store.commits());
+}
+
+#[tokio::test]
+async fn p11_a_full_store_refuses_new_work_and_goes_on_with_the_old() {
+    let (seen, store) = (Seen::default(), scripted());
+    let hence = start_on(Builder::new(store.clone()), &seen).await;
+    let client = hence.client();
+    client.add(note("old").after(MINUTE)).await.unwrap();
+    client.add(NewJob::worker()).await.unwrap();
+    store.set_full(true);
+    let error = client.add(note("new")).await.unwrap_err();
+    assert_eq!(error.rejection(), Some(&Rejection::StoreFull));
+    assert!(error.is_retryable());
+    client.ack(lease_one(&client, "default").await.lease.token, None).await.unwrap();
+    hence.jump(MINUTE).await.unwrap();
+    assert_eq!(seen.texts(), ["old"]);
+    store.set_full(false);
+    client.add(note("new")).await.expect("without a restart");
+    hence.settle().await.unwrap();
+    assert_eq!(seen.texts(), ["old", "new"]);
+}
+
+#[tokio::test]
+async fn p11_too_many_waiting_requests_are_refused_at_once() {
+    let store = scripted();
+    let hence = start_on(Builder::new(store.clone()), &Seen::default()).await;
+    let client = hence.client();
+    client.add(NewJob::worker()).await.unwrap();
+    let token = lease_one(&client, "default").await.lease.token;
+    client.ack(token, None).await.unwrap();
+    let gate = Gate::new();
+    let kept = Arc::clone(&gate);
+    store.plan(move |_| Step::Wait(Arc::clone(&kept)));
+    let first = client.clone();
+    let first = tokio::spawn(async move { first.add(NewJob::worker()).await });
+    gate.arrival().await;
+
+    let batch = || vec![(token, None); 65_535];
+    let mut waiting: Vec<_> = (0..3).map(|_| Box::pin(client.ack_many(batch()))).collect();
+    for one in &mut waiting {
+        assert!(futures::poll!(one).is_pending());
+    }
+    let refused = client.ack_many(batch()).await.unwrap_err();
+    assert!(matches!(refused, Error::Busy) && refused.is_retryable(), "{refused}");
+    let one_more = client.show(name("job"));
+    gate.open();
+    for one in waiting {
+        let answers = within(one).await.unwrap();
+        assert!(answers.len() == 65_535 && answers.iter().all(Result::is_ok));
+    }
+    within(first).await.unwrap().unwrap();
+    assert!(within(one_more).await.is_err_and(|error| error.rejection().is_some()));
+    within(client.ack_many(batch())).await.expect("there is room again");
+}
+
+/// Tells of each call of `on_fatal`.
+fn fatal_calls(builder: Builder) -> (Builder, mpsc::UnboundedReceiver<ErrorKind>) {
+    let (told, tells) = mpsc::unbounded_channel();
+    (builder.on_fatal(move |error| told.send(error.kind()).unwrap()), tells)
+}
+
+#[tokio::test]
+async fn p1_after_a_fatal_commit_nothing_is_acknowledged_or_delivered() {
+    let (seen, store) = (Seen::default(), scripted());
+    let (builder, mut tells) = fatal_calls(Builder::new(store.clone()));
+    let hence = start_on(builder, &seen).await;
+    let client = hence.client();
+    client.add(note("later").after(MINUTE)).await.unwrap();
+    store.plan(|_| Step::MakeAndFail(ErrorKind::Fatal));
+    let unknown = within(client.add(note("at once"))).await.unwrap_err();
+    assert!(matches!(unknown, Error::Stopped), "{unknown}");
+    assert_eq!(within(tells.recv()).await, Some(ErrorKind::Fatal));
+    store.plan(|_| Step::Make);
+    assert!(matches!(client.add(note("after")).await, Err(Error::Stopped)));
+    hence.clock().advance(HOUR);
+    assert!(matches!(hence.settle().await, Err(Error::Stopped)));
+    assert!(seen.calls().is_empty());
+    within(hence.shutdown(std::time::Duration::ZERO)).await;
+    assert_eq!(tells.recv().await, None, "told once");
+}
+
+#[tokio::test]
+async fn p1_after_a_fatal_read_nothing_is_acknowledged_or_delivered() {
+    let (seen, store) = (Seen::default(), scripted());
+    let (builder, mut tells) = fatal_calls(Builder::new(store.clone()));
+    let hence = start_on(builder, &seen).await;
+    let client = hence.client();
+    client.add(note("later").after(MINUTE)).await.unwrap();
+    store.fail_reads(Some(ErrorKind::Corrupt));
+    let unknown = within(client.show(name("anything"))).await.unwrap_err();
+    assert!(matches!(unknown, Error::Stopped), "{unknown}");
+    assert_eq!(within(tells.recv()).await, Some(ErrorKind::Corrupt));
+    hence.clock().advance(HOUR);
+    assert!(within(hence.settle()).await.is_err());
+    assert!(seen.calls().is_empty());
+}
+
+#[tokio::test]
+async fn a_read_is_tried_again_until_the_store_is_back() {
+    let store = scripted();
+    let hence = start_on(Builder::new(store.clone()), &Seen::default()).await;
+    let client = hence.client();
+    client.add(note("done").id("job").unwrap()).await.unwrap();
+    hence.settle().await.unwrap();
+    store.fail_reads(Some(ErrorKind::Unavailable));
+    let error = client.list(hence::store::Filter::default(), None, 1).await.unwrap_err();
+    assert!(error.is_retryable(), "a list is not waited for: {error}");
+    let mut looking = Box::pin(client.show(name("job")));
+    assert!(futures::poll!(&mut looking).is_pending());
+    store.fail_reads(None);
+    assert_eq!(within(looking).await.unwrap().state, JobState::Succeeded);
+}
+
+#[tokio::test]
+async fn jobs_beyond_the_window_wait_in_the_store_and_all_run() {
+    let seen = Seen::default();
+    let config = hence::builder::Config { window_jobs: Some(10), ..Default::default() };
+    let hence = start_on(hence::testing::in_memory().config(config), &seen).await;
+    let client = hence.client();
+    let jobs = (0..500).map(|n| note(&format!("{n:03}")).after(Millis::from_secs(1 + n % 60)));
+    let names = names(client.add_many(jobs.collect()).await.unwrap());
+    let view = client.queue(queue("default")).await.unwrap();
+    assert!(view.in_memory <= 20, "{} of 500 are in memory", view.in_memory);
+    assert_eq!(state(&client, &names[499]).await, JobState::Scheduled, "found in the store");
+    client.cancel(names[499].clone()).await.unwrap();
+    hence.advance(HOUR).await.unwrap();
+    let mut texts = seen.texts();
+    texts.sort();
+    texts.dedup();
+    assert_eq!((texts.len(), seen.calls().len()), (499, 499), "each once, but the cancelled one");
+}
+
+/// Writes down the order in which things happened.
+#[derive(Default)]
+struct Order(Mutex<Vec<&'static str>>);
+
+impl Observer for Order {
+    fn observe(&self, event: Event<'_>) {
+        self.0.lock().unwrap().push(match event {
+            Event::Changed(_) => "changed",
+            Event::Delivering { .. } => "delivering",
+            Event::Committed { .. } => "committed",
+            Event::CommitFailed { .. } => "failed",
+            Event::StoreFull(_) => "full",
+        });
+    }
+}
+
+#[tokio::test]
+async fn observers_see_facts_after_they_are_durable() {
+    let (store, order) = (scripted(), Arc::new(Order::default()));
+    store.plan(|number| if number == 1 { Step::Fail(ErrorKind::Unavailable) } else { Step::Make });
+    let builder = Builder::new(store as Arc<dyn Store>).observer(order.clone());
+    let builder = builder.handler("note", Seen::default().note()).unwrap();
+    let hence = TestHence::start(builder).await.unwrap();
+    hence.client().add(note("job").after(MINUTE)).await.unwrap();
+    hence.advance(MINUTE).await.unwrap();
+    let expected = [
+        "failed",
+        "changed",
+        "committed", // put
+        "changed",
+        "committed",
+        "delivering", // leased
+        "changed",
+        "committed", // finished
+    ];
+    assert_eq!(*order.0.lock().unwrap(), expected);
+}

@@ -1,0 +1,181 @@
+//! Schedules: every tick makes a job, and every tick is accounted for.
+
+use std::sync::Arc;
+
+use hence::core::error::Rejection;
+use hence::core::id::{HandlerName, ScheduleId};
+use hence::core::job::{JobSpec, Payload, Target};
+use hence::core::schedule::{Every, Fate, Schedule};
+use hence::core::time::{Millis, Timestamp};
+use hence::store::{Filter, MemoryStore};
+use hence::testing::{TEST_EPOCH, TestHence};
+use hence::{Builder, Client};
+
+use crate::support::{DEADLINE, HOUR, MINUTE, Seen, queue, start, start_on};
+
+fn id() -> ScheduleId {
+    ScheduleId::new("report").unwrap()
+}
+
+/// A note every ten minutes.
+fn schedule() -> Schedule {
+    let mut template = JobSpec::new(Target::Handler(HandlerName::new("note").unwrap()));
+    template.payload = Payload { bytes: "\"tick\"".into(), content_type: None };
+    template.retention = Millis::from_secs(24 * 3600);
+    Schedule {
+        id: id(),
+        every: Every { start: TEST_EPOCH.plus(MINUTE), interval: Millis::from_secs(600) },
+        queue: queue("default"),
+        key: None,
+        template,
+        paused: false,
+    }
+}
+
+fn minutes(instant: Timestamp) -> u64 {
+    instant.since(TEST_EPOCH).get() / MINUTE.get()
+}
+
+/// What became of each tick, oldest first: its minute, and what was decided.
+async fn accounts(client: &Client) -> Vec<(u64, &'static str)> {
+    let mut all = client.occurrences(id(), Timestamp::MAX, 100).await.unwrap();
+    all.reverse();
+    let fate = |fate| match fate {
+        Fate::Ran(_) => "ran",
+        Fate::Coalesced(_) => "coalesced",
+        Fate::Triggered(_) => "triggered",
+    };
+    all.iter().map(|one| (minutes(one.at), fate(one.fate))).collect()
+}
+
+#[tokio::test]
+async fn p8_every_tick_runs_at_its_instant() {
+    let seen = Seen::default();
+    let hence = start(&seen).await;
+    let client = hence.client();
+    let state = client.put_schedule(schedule()).await.unwrap();
+    assert_eq!(state.next_at, Some(TEST_EPOCH.plus(MINUTE)));
+    hence.advance(HOUR).await.unwrap();
+    assert_eq!(seen.calls().len(), 6);
+    let expected: Vec<_> = [1, 11, 21, 31, 41, 51].map(|at| (at, "ran")).into();
+    assert_eq!(accounts(&client).await, expected);
+
+    let filter = Filter {
+        schedule: Some(id()),
+        states: hence::core::job::JobState::ALL.to_vec(),
+        ..Filter::default()
+    };
+    let jobs = client.list(filter, None, 100).await.unwrap().jobs;
+    assert_eq!(jobs.len(), 6);
+    for view in jobs {
+        let occurrence = view.job.occurrence.clone().unwrap();
+        let started = client.attempts(view.job.name.clone()).await.unwrap()[0].started_at;
+        assert_eq!(started, occurrence.at, "on time");
+    }
+    let state = client.schedule(id()).await.unwrap();
+    assert_eq!((state.fired, state.next_at.map(minutes)), (6, Some(61)));
+}
+
+#[tokio::test]
+async fn p8_ticks_missed_are_counted_and_stood_for_by_the_last() {
+    let seen = Seen::default();
+    let hence = start(&seen).await;
+    let client = hence.client();
+    client.put_schedule(schedule()).await.unwrap();
+    hence.jump(HOUR).await.unwrap();
+    assert_eq!(seen.calls().len(), 1, "asleep for an hour, one job");
+    assert_eq!(accounts(&client).await, [(41, "coalesced"), (51, "ran")]);
+    let all = client.occurrences(id(), Timestamp::MAX, 100).await.unwrap();
+    assert!(all.iter().any(|one| one.fate == Fate::Coalesced(5)), "{all:?}");
+}
+
+#[tokio::test]
+async fn p8_a_restart_neither_repeats_nor_loses_a_tick() {
+    for gracefully in [true, false] {
+        let seen = Seen::default();
+        let store = Arc::new(MemoryStore::new(1));
+        let hence = start_on(Builder::new(store.clone()), &seen).await;
+        let clock = hence.clock().clone();
+        hence.client().put_schedule(schedule()).await.unwrap();
+        hence.advance(Millis::from_secs(11 * 60)).await.unwrap();
+        if gracefully {
+            hence.shutdown(DEADLINE).await;
+        } else {
+            drop(hence);
+        }
+        let builder = Builder::new(store).handler("note", seen.note()).unwrap();
+        let hence = TestHence::start_at(builder, clock).await.unwrap();
+        hence.advance(Millis::from_secs(20 * 60)).await.unwrap();
+        let expected = [(1, "ran"), (11, "ran"), (21, "ran"), (31, "ran")];
+        assert_eq!(accounts(&hence.client()).await, expected);
+        assert_eq!(seen.calls().len(), 4);
+    }
+}
+
+#[tokio::test]
+async fn schedules_rest_resume_are_triggered_changed_and_removed() {
+    let seen = Seen::default();
+    let hence = start(&seen).await;
+    let client = hence.client();
+    client.put_schedule(schedule()).await.unwrap();
+    hence.advance(MINUTE).await.unwrap();
+    assert_eq!(seen.calls().len(), 1);
+
+    let resting = client.pause_schedule(id(), true).await.unwrap();
+    assert_eq!(resting.next_at, None);
+    hence.advance(HOUR).await.unwrap();
+    assert_eq!(seen.calls().len(), 1, "it rests");
+    let made = client.trigger_schedule(id()).await.unwrap();
+    assert_eq!(made.job.occurrence.as_ref().map(|one| minutes(one.at)), Some(61));
+    hence.settle().await.unwrap();
+    assert_eq!(seen.calls().len(), 2, "but it can be triggered");
+    let going = client.pause_schedule(id(), false).await.unwrap();
+    assert_eq!(going.next_at.map(minutes), Some(71), "what it slept through is not made up for");
+
+    let every = Every { start: TEST_EPOCH, interval: HOUR };
+    client.put_schedule(Schedule { every, ..schedule() }).await.unwrap();
+    hence.advance(HOUR).await.unwrap();
+    assert_eq!(seen.calls().len(), 3, "once an hour now");
+    client.remove_schedule(id()).await.unwrap();
+    hence.advance(HOUR).await.unwrap();
+    assert_eq!(seen.calls().len(), 3);
+    let expected = [(1, "ran"), (61, "triggered"), (120, "ran")];
+    assert_eq!(accounts(&client).await, expected, "the accounts stay");
+}
+
+#[tokio::test]
+async fn p12_a_schedule_that_does_not_exist_or_makes_no_sense_is_refused() {
+    let hence = start(&Seen::default()).await;
+    let client = hence.client();
+    let errors = [
+        client.schedule(id()).await.err(),
+        client.remove_schedule(id()).await.err(),
+        client.pause_schedule(id(), true).await.err(),
+        client.trigger_schedule(id()).await.err(),
+    ];
+    for error in errors {
+        assert_eq!(error.unwrap().rejection(), Some(&Rejection::NoSuchSchedule));
+    }
+    for interval in [Millis::ZERO, Millis::new(99), Millis::new(u64::MAX)] {
+        let every = Every { interval, start: TEST_EPOCH };
+        let error = client.put_schedule(Schedule { every, ..schedule() }).await.unwrap_err();
+        assert!(error.to_string().starts_with("every"), "{interval}: {error}");
+    }
+    assert!(client.schedules(None, 10).await.unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn schedules_are_listed_in_order() {
+    let hence = start(&Seen::default()).await;
+    let client = hence.client();
+    for name in ["c", "a", "b"] {
+        let id = ScheduleId::new(name).unwrap();
+        client.put_schedule(Schedule { id, ..schedule() }).await.unwrap();
+    }
+    let ids = |states: Vec<hence::core::schedule::ScheduleState>| -> Vec<String> {
+        states.iter().map(|state| state.schedule.id.to_string()).collect()
+    };
+    assert_eq!(ids(client.schedules(None, 2).await.unwrap()), ["a", "b"]);
+    let after = Some(ScheduleId::new("b").unwrap());
+    assert_eq!(ids(client.schedules(after, 2).await.unwrap()), ["c"]);
+}
