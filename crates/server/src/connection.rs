@@ -103,7 +103,8 @@ pub(crate) fn turn_away(mut stream: TcpStream) {
         content-type: application/problem+json\r\nretry-after: 1\r\nconnection: close\r\n\
         content-length: 158\r\n\r\n\
         {\"type\":\"/docs/errors#busy\",\"title\":\"too many connections\",\"status\":503,\
-        \"detail\":\"the server has as many connections as it may\",\"fix\":\"try again in a moment\"}";
+        \"detail\":\"the server has as many connections as it may\",\"fix\":\"try again in a \
+            moment\"}";
     tokio::spawn(async move {
         // Whoever does not take it has gone, or never listened.
         let answered = tokio::time::timeout(limits::HEAD_TIMEOUT, async {

@@ -1,4 +1,5 @@
-//! Documents that are made from the code and kept beside it: a change of one without the other fails.
+//! Documents that are made from the code and kept beside it: a change of one without the other
+//! fails.
 
 use std::path::Path;
 

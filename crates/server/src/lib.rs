@@ -1,7 +1,8 @@
 //! The HTTP front end: configuration, logs, metrics, and the API under `/v1` over the library.
 //!
-//! Read [`serve`] for the life of the process, `http/mod.rs` for the list of routes, and `http/types`
-//! for the wire. Nothing here decides about jobs: the core does, through the library's `Client`.
+//! Read [`serve`] for the life of the process, `http/mod.rs` for the list of routes, and
+//! `http/types` for the wire. Nothing here decides about jobs: the core does, through the
+//! library's `Client`.
 
 pub mod config;
 mod connection;

@@ -1,3 +1,5 @@
+//! Layers, mistakes and secrets of the configuration.
+
 use super::*;
 
 type Pairs = &'static [(&'static str, &'static str)];

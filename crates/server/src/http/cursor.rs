@@ -1,4 +1,5 @@
-//! Where a page ended, as an opaque text. Callers may keep it, never look inside: its layout may change.
+//! Where a page ended, as an opaque text. Callers may keep it, never look inside: its layout may
+//! change.
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;

@@ -1,5 +1,5 @@
-//! `/docs`: the API's own documentation, drawn by a page of ours from `/openapi.json`. Nothing is loaded
-//! from anywhere else.
+//! `/docs`: the API's own documentation, drawn by a page of ours from `/openapi.json`. Nothing is
+//! loaded from anywhere else.
 
 use axum::extract::State;
 use axum::response::Response;
@@ -15,14 +15,18 @@ const STYLE: &str = include_str!("docs/docs.css");
 /// Where to go from here.
 #[utoipa::path(
     get, path = "/", tag = "server", operation_id = "root",
-    responses((status = 200, description = "Where to go from here", body = String, content_type = "text/plain"))
+    responses((
+        status = 200, description = "Where to go from here",
+        body = String, content_type = "text/plain",
+    ))
 )]
 pub(crate) async fn root() -> Response {
     const TEXT: &str = concat!(
         "Hence ",
         env!("CARGO_PKG_VERSION"),
         "\n\n/docs          the API, for people\n/openapi.json  the API, for programs\n\
-         /v1/jobs       the jobs\n/v1/stats      the whole at a glance\n/metrics       for Prometheus\n"
+         /v1/jobs       the jobs\n/v1/stats      the whole at a glance\n\
+         /metrics       for Prometheus\n"
     );
     text("text/plain; charset=utf-8", TEXT.to_owned())
 }
@@ -48,7 +52,10 @@ pub(crate) async fn page() -> Response {
 /// The script of the page.
 #[utoipa::path(
     get, path = "/docs/docs.js", tag = "server", operation_id = "docs_script",
-    responses((status = 200, description = "A script", body = String, content_type = "text/javascript"))
+    responses((
+        status = 200, description = "A script",
+        body = String, content_type = "text/javascript",
+    ))
 )]
 pub(crate) async fn script() -> Response {
     text("text/javascript; charset=utf-8", SCRIPT.to_owned())
@@ -57,7 +64,10 @@ pub(crate) async fn script() -> Response {
 /// The style of the page.
 #[utoipa::path(
     get, path = "/docs/docs.css", tag = "server", operation_id = "docs_style",
-    responses((status = 200, description = "A style sheet", body = String, content_type = "text/css"))
+    responses((
+        status = 200, description = "A style sheet",
+        body = String, content_type = "text/css",
+    ))
 )]
 pub(crate) async fn style() -> Response {
     text("text/css; charset=utf-8", STYLE.to_owned())

@@ -1,5 +1,5 @@
-//! What happens to every request, whatever it asks: guarded, bounded in time, measured. One layer: each
-//! one more would cost every request an allocation.
+//! What happens to every request, whatever it asks: guarded, bounded in time, measured. One
+//! layer: each one more would cost every request an allocation.
 
 use std::net::SocketAddr;
 use std::panic::AssertUnwindSafe;

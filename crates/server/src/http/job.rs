@@ -145,7 +145,8 @@ pub(crate) async fn attempts(
         ("id" = String, Path, description = "The job's id"),
         ("queue" = Option<String>, Query, description = "Its queue; `default` when not given"),
         ("key" = Option<String>, Query, description = "Its key, when it has one"),
-        ("timeout" = Option<String>, Query, description = "How long to wait; 30s when not given, at most 5 minutes"),
+        ("timeout" = Option<String>, Query,
+            description = "How long to wait; 30s when not given, at most 5 minutes"),
     ),
     responses(
         (status = 200, description = "The job has ended", body = JobOut<'_>),
@@ -183,7 +184,10 @@ pub(crate) async fn wait(State(app): State<App>, request: Request) -> Result<Res
         ("queue" = Option<String>, Query, description = "Its queue; `default` when not given"),
         ("key" = Option<String>, Query, description = "Its key, when it has one"),
     ),
-    responses((status = 200, description = "The bytes, under their own media type", body = Vec<u8>, content_type = "application/octet-stream"))
+    responses((
+        status = 200, description = "The bytes, under their own media type",
+        body = Vec<u8>, content_type = "application/octet-stream",
+    ))
 )]
 pub(crate) async fn payload(State(app): State<App>, request: Request) -> Result<Response, Problem> {
     let view = app.client.show(params::job_name(request.uri())?).await?;
@@ -198,7 +202,10 @@ pub(crate) async fn payload(State(app): State<App>, request: Request) -> Result<
         ("queue" = Option<String>, Query, description = "Its queue; `default` when not given"),
         ("key" = Option<String>, Query, description = "Its key, when it has one"),
     ),
-    responses((status = 200, description = "The bytes, under their own media type", body = Vec<u8>, content_type = "application/octet-stream"))
+    responses((
+        status = 200, description = "The bytes, under their own media type",
+        body = Vec<u8>, content_type = "application/octet-stream",
+    ))
 )]
 pub(crate) async fn result(State(app): State<App>, request: Request) -> Result<Response, Problem> {
     let view = app.client.show(params::job_name(request.uri())?).await?;

@@ -47,13 +47,17 @@ pub(crate) struct JobsOut<'a> {
     params(
         ("queue" = Option<String>, Query, description = "In this queue"),
         ("key" = Option<String>, Query, description = "Under this key"),
-        ("state" = Option<String>, Query, description = "In one of these states, repeated or between commas; the live ones when not given", example = "ready,running"),
+        ("state" = Option<String>, Query, example = "ready,running",
+            description = "In one of these states, repeated or between commas; the live ones when \
+                not given"),
         ("schedule" = Option<String>, Query, description = "Made by this schedule"),
-        ("from" = Option<String>, Query, description = "Due (or finished) at or after this instant"),
+        ("from" = Option<String>, Query,
+            description = "Due (or finished) at or after this instant"),
         ("until" = Option<String>, Query, description = "Due (or finished) before this instant"),
         ("limit" = Option<u32>, Query, description = "Rows at most, 1 to 1000; 100 when not given"),
         ("cursor" = Option<String>, Query, description = "The `next` of the page before"),
-        ("payload" = Option<bool>, Query, description = "Whether to show payloads that are not large"),
+        ("payload" = Option<bool>, Query,
+            description = "Whether to show payloads that are not large"),
     ),
     responses((status = 200, description = "A page", body = JobsOut<'_>))
 )]
@@ -147,7 +151,9 @@ pub(crate) struct BulkOut {
 /// Cancels, runs, replays or forgets every job that matches a filter.
 #[utoipa::path(
     post, path = "/v1/jobs/bulk", tag = "jobs", operation_id = "bulk",
-    request_body(content = BulkIn, example = json!({"filter": {"queue": "mail", "states": ["dead"]}, "action": "replay"})),
+    request_body(content = BulkIn, example = json!({
+        "filter": {"queue": "mail", "states": ["dead"]}, "action": "replay",
+    })),
     responses((status = 200, description = "What came of it", body = BulkOut))
 )]
 pub(crate) async fn bulk(State(app): State<App>, request: Request) -> Result<Response, Problem> {

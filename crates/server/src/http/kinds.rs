@@ -1,5 +1,5 @@
-//! The closed list of what can be wrong with a request: one row each, shown at `/docs/errors`, where
-//! the `type` of every problem document points.
+//! The closed list of what can be wrong with a request: one row each, shown at `/docs/errors`,
+//! where the `type` of every problem document points.
 
 use http::StatusCode;
 
@@ -38,7 +38,8 @@ kinds! {
     NO_SUCH_ROUTE NOT_FOUND "no-such-route" "there is nothing at this path",
         "see /docs for every path";
     NO_SUCH_JOB NOT_FOUND "no-such-job" "there is no such job",
-        "check the id, and say ?queue= and ?key= when the job has them; finished jobs are kept for their retention only";
+        "check the id, and say ?queue= and ?key= when the job has them; finished jobs are kept \
+            for their retention only";
     NO_SUCH_SCHEDULE NOT_FOUND "no-such-schedule" "there is no such schedule",
         "check the id; GET /v1/schedules lists them";
     NO_RESULT NOT_FOUND "no-result" "the job has no result",
@@ -47,19 +48,23 @@ kinds! {
         "use one of the methods of the Allow header";
     JOB_EXISTS CONFLICT "job-exists" "a job of this name exists already",
         "use on_conflict replace or keep, or another id";
-    IDEMPOTENCY_MISMATCH CONFLICT "idempotency-mismatch" "the idempotency key was used for another request",
+    IDEMPOTENCY_MISMATCH CONFLICT "idempotency-mismatch"
+        "the idempotency key was used for another request",
         "use a new Idempotency-Key for a new request, and repeat a request byte by byte";
     WRONG_STATE CONFLICT "wrong-state" "the job's state does not allow this",
         "look at the job and choose what its state allows";
     STALE_TOKEN CONFLICT "stale-token" "the lease of this token has ended",
-        "drop the work: the job was finished, cancelled, or handed out again; extend leases in time";
+        "drop the work: the job was finished, cancelled, or handed out again; extend leases in \
+            time";
     BODY_TOO_LARGE PAYLOAD_TOO_LARGE "body-too-large" "the body is larger than allowed",
-        "send less in one request; large payloads belong in an object store, with a link in the job";
+        "send less in one request; large payloads belong in an object store, with a link in the \
+            job";
     TOO_LARGE PAYLOAD_TOO_LARGE "too-large" "a field is larger than allowed",
         "shorten the field to its limit";
     URI_TOO_LONG URI_TOO_LONG "uri-too-long" "the path and query are longer than allowed",
         "shorten the query";
-    UNSUPPORTED_MEDIA_TYPE UNSUPPORTED_MEDIA_TYPE "unsupported-media-type" "the body is not declared as JSON",
+    UNSUPPORTED_MEDIA_TYPE UNSUPPORTED_MEDIA_TYPE "unsupported-media-type"
+        "the body is not declared as JSON",
         "send the header `Content-Type: application/json` (curl: use --json instead of -d)";
     MISDIRECTED MISDIRECTED_REQUEST "misdirected" "the Host header names another host",
         "use localhost, 127.0.0.1 or [::1], or start the server with a token to allow any host";

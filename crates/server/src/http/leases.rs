@@ -22,11 +22,14 @@ use crate::limits;
 
 /// Takes ready jobs, waiting for some when there are none.
 ///
-/// Queues are looked at from left to right. An empty answer means that there were none in time. Each job
-/// is the worker's until `until`: ack, nack or extend it before that.
+/// Queues are looked at from left to right. An empty answer means that there were none in time.
+/// Each job is the worker's until `until`: ack, nack or extend it before that.
 #[utoipa::path(
     post, path = "/v1/leases", tag = "leases", operation_id = "lease",
-    request_body(content = LeaseIn, example = json!({"worker": "mailer-1", "queues": ["urgent", "mail"], "max": 10, "lease": "1m", "wait": "30s"})),
+    request_body(content = LeaseIn, example = json!({
+        "worker": "mailer-1", "queues": ["urgent", "mail"],
+        "max": 10, "lease": "1m", "wait": "30s",
+    })),
     responses((status = 200, description = "The jobs", body = LeasedJobsOut<'_>))
 )]
 pub(crate) async fn lease(State(app): State<App>, request: Request) -> Result<Response, Problem> {
@@ -48,7 +51,8 @@ pub(crate) async fn lease(State(app): State<App>, request: Request) -> Result<Re
 /// Shows who holds what, since when, until when.
 #[utoipa::path(
     get, path = "/v1/leases", tag = "leases", operation_id = "leases",
-    params(("limit" = Option<u32>, Query, description = "Rows at most, 1 to 1000; 100 when not given")),
+    params(("limit" = Option<u32>, Query,
+        description = "Rows at most, 1 to 1000; 100 when not given")),
     responses((status = 200, description = "The jobs under way", body = HeldLeasesOut<'_>))
 )]
 pub(crate) async fn held(State(app): State<App>, request: Request) -> Result<Response, Problem> {
@@ -82,7 +86,9 @@ pub(crate) async fn ack(State(app): State<App>, request: Request) -> Result<Resp
 #[utoipa::path(
     post, path = "/v1/leases/{token}/nack", tag = "leases", operation_id = "nack",
     params(("token" = String, Path, description = "The token of the lease", example = "0.1.42")),
-    request_body(content = Option<NackIn>, example = json!({"how": "retry", "delay": "1m", "reason": "mail server is down"})),
+    request_body(content = Option<NackIn>, example = json!({
+        "how": "retry", "delay": "1m", "reason": "mail server is down",
+    })),
     responses((status = 204, description = "It is recorded"))
 )]
 pub(crate) async fn nack(State(app): State<App>, request: Request) -> Result<Response, Problem> {
@@ -135,7 +141,9 @@ struct AckItem {
 /// Many jobs are done, each answered for itself.
 #[utoipa::path(
     post, path = "/v1/leases/ack", tag = "leases", operation_id = "ack_many",
-    request_body(content = AcksIn<'_>, example = json!({"acks": [{"token": "0.1.42"}, {"token": "0.1.43", "result": 7}]})),
+    request_body(content = AcksIn<'_>, example = json!({
+        "acks": [{"token": "0.1.42"}, {"token": "0.1.43", "result": 7}],
+    })),
     responses((status = 207, description = "One answer for each", body = AcksOut))
 )]
 pub(crate) async fn ack_many(

@@ -1,5 +1,5 @@
-//! HTTP/JSON under `/v1`, and the pages around it. One file per resource; [`router`] is the list of all
-//! routes, and the OpenAPI document is made from the same list.
+//! HTTP/JSON under `/v1`, and the pages around it. One file per resource; [`router`] is the list
+//! of all routes, and the OpenAPI document is made from the same list.
 
 pub(crate) mod app;
 mod body;

@@ -11,7 +11,8 @@ use super::errors::ProblemOut;
 #[openapi(
     info(
         title = "Hence",
-        description = "A durable scheduler for future work. Times in answers are RFC 3339 in UTC; refusals are RFC 9457 problem documents.",
+        description = "A durable scheduler for future work. Times in answers are RFC 3339 in UTC; \
+            refusals are RFC 9457 problem documents.",
         license(name = "MIT OR Apache-2.0"),
     ),
     tags(

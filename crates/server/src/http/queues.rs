@@ -46,7 +46,9 @@ pub(crate) async fn show(State(app): State<App>, request: Request) -> Result<Res
 #[utoipa::path(
     put, path = "/v1/queues/{name}", tag = "queues", operation_id = "put_queue",
     params(("name" = String, Path, description = "The queue")),
-    request_body(content = SettingsIn, example = json!({"concurrency": 10, "rate": {"count": 100, "per": "1s"}})),
+    request_body(content = SettingsIn, example = json!({
+        "concurrency": 10, "rate": {"count": 100, "per": "1s"},
+    })),
     responses((status = 200, description = "The queue as it is now", body = QueueOut<'_>))
 )]
 pub(crate) async fn put(State(app): State<App>, request: Request) -> Result<Response, Problem> {

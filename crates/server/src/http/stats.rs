@@ -116,8 +116,8 @@ pub(crate) async fn live() -> Response {
     )
 )]
 pub(crate) async fn ready(State(app): State<App>) -> Response {
-    // A full store is shown but is no reason to send nobody here: accepted work goes on, and workers
-    // must be able to finish it.
+    // A full store is shown but is no reason to send nobody here: accepted work goes on, and
+    // workers must be able to finish it.
     let store_full = Some(app.client.pressure() == Pressure::Full);
     if app.drain.has_begun() {
         let health = Health { status: "draining", store_full };
@@ -129,7 +129,10 @@ pub(crate) async fn ready(State(app): State<App>) -> Response {
 /// What an operator watches, in the OpenMetrics text format.
 #[utoipa::path(
     get, path = "/metrics", tag = "server", operation_id = "metrics",
-    responses((status = 200, description = "The metrics", body = String, content_type = "application/openmetrics-text"))
+    responses((
+        status = 200, description = "The metrics",
+        body = String, content_type = "application/openmetrics-text",
+    ))
 )]
 pub(crate) async fn metrics(State(app): State<App>) -> Result<Response, Problem> {
     const MEDIA: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";

@@ -84,18 +84,22 @@ pub(crate) struct RefusedOut {
 /// repeated request is answered as the first one was, and nothing is done twice.
 #[utoipa::path(
     post, path = "/v1/jobs", tag = "jobs", operation_id = "submit",
-    params(("Idempotency-Key" = Option<String>, Header, description = "Names the request, so that it can be repeated safely")),
+    params(("Idempotency-Key" = Option<String>, Header,
+        description = "Names the request, so that it can be repeated safely")),
     request_body(
         content = SubmissionIn<'_>, description = "A job, or `{\"jobs\": [...]}` with up to 1000",
         examples(
             ("short" = (value = json!({"key": "user:1234", "id": "renew-subscription", "time": 1_789_000_000, "url": "https://example.com/hook"}))),
-            ("pull" = (value = json!({"queue": "mail", "in": "5m", "payload": {"to": "ann@example.com"}}))),
+            ("pull" = (value = json!({
+                "queue": "mail", "in": "5m", "payload": {"to": "ann@example.com"},
+            }))),
             ("many" = (value = json!({"jobs": [{"in": "1s"}, {"at": "2026-09-10T00:26:40Z"}]}))),
         )
     ),
     responses(
         (status = 201, description = "The job is accepted and durable", body = AddedOut<'_>),
-        (status = 200, description = "A job of the same name was kept or replaced", body = AddedOut<'_>),
+        (status = 200, body = AddedOut<'_>,
+            description = "A job of the same name was kept or replaced"),
         (status = 207, description = "Many jobs, each answered for itself", body = BatchOut<'_>),
     )
 )]
@@ -189,7 +193,8 @@ fn status_of(added: &Added) -> StatusCode {
     }
 }
 
-/// A batch has one field, so it is the first: one look tells it from a job, which has no such field.
+/// A batch has one field, so it is the first: one look tells it from a job, which has no such
+/// field.
 fn is_batch(text: &str) -> bool {
     let inner = text.trim_start().strip_prefix('{').map(str::trim_start);
     inner.is_some_and(|inner| inner.starts_with("\"jobs\""))

@@ -1,8 +1,8 @@
 //! Instants and spans as people and programs write them. The only file that reads them.
 //!
-//! An instant is RFC 3339 (`2026-09-10T00:26:40Z`) or Unix time: whole seconds or milliseconds, told
-//! apart by size. A span is `5s`, `1h30m`, `250ms`, `2 days`, ISO 8601 (`PT5M`), or a number of
-//! seconds. Both are rounded up to whole milliseconds: a job is never early.
+//! An instant is RFC 3339 (`2026-09-10T00:26:40Z`) or Unix time: whole seconds or milliseconds,
+//! told apart by size. A span is `5s`, `1h30m`, `250ms`, `2 days`, ISO 8601 (`PT5M`), or a number
+//! of seconds. Both are rounded up to whole milliseconds: a job is never early.
 
 use std::borrow::Cow;
 use std::fmt;

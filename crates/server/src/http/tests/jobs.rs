@@ -1,3 +1,5 @@
+//! Jobs from submission to the end, as a producer sees them.
+
 use serde_json::{Value, json};
 
 use super::{Api, NOW, token};
@@ -78,7 +80,9 @@ async fn a_name_is_replaced_kept_or_refused() {
 #[tokio::test]
 async fn a_batch_answers_each_for_itself() {
     let api = Api::new().await;
-    let body = r#"{"jobs":[{"id":"a","in":"1h"},{"qeue":"x"},{"in":"-1s"},{"id":"a","in":"1h","on_conflict":"keep"},7]}"#;
+    let body = r#"{"jobs":[
+        {"id":"a","in":"1h"},{"qeue":"x"},{"in":"-1s"},{"id":"a","in":"1h","on_conflict":"keep"},7
+    ]}"#;
     let answer = api.post("/v1/jobs", body).await;
     let json = answer.json();
     assert_eq!((answer.status, &json["accepted"], &json["refused"]), (207, &json!(2), &json!(3)));

@@ -1,3 +1,5 @@
+//! Pulling work, as a worker sees it.
+
 use serde_json::json;
 
 use super::{Api, NOW, token};

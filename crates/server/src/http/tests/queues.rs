@@ -1,3 +1,5 @@
+//! Queues, as an operator sees them.
+
 use serde_json::json;
 
 use super::Api;

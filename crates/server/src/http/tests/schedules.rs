@@ -1,3 +1,5 @@
+//! Schedules, as an operator sees them.
+
 use serde_json::json;
 
 use super::{Api, NOW};

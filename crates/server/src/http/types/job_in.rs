@@ -18,7 +18,8 @@ use super::retry::RetryIn;
 use super::target::TargetIn;
 use crate::http::when::{self, Moment};
 
-/// A job to be. Everything may be left out: then it is due now, for a worker of the queue `default`.
+/// A job to be. Everything may be left out: then it is due now, for a worker of the queue
+/// `default`.
 #[derive(Deserialize, ToSchema, Default)]
 #[serde(deny_unknown_fields)]
 #[schema(as = NewJob)]

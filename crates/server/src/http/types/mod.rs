@@ -1,5 +1,5 @@
-//! The wire: what callers send and see. Versioned by the path (`/v1`); apart from the core's types, so
-//! that neither can change the other by accident.
+//! The wire: what callers send and see. Versioned by the path (`/v1`); apart from the core's
+//! types, so that neither can change the other by accident.
 
 pub(crate) mod job_in;
 pub(crate) mod job_out;

@@ -1,5 +1,5 @@
-//! Bytes on the wire: as JSON, as text, or as base64. Hence never looks inside, and gives back byte by
-//! byte what it was given.
+//! Bytes on the wire: as JSON, as text, or as base64. Hence never looks inside, and gives back
+//! byte by byte what it was given.
 
 use std::sync::Arc;
 

@@ -23,8 +23,8 @@ pub(crate) struct ScheduleIn<'a> {
     /// The interval between ticks.
     #[schema(value_type = when::SpanIn)]
     every: Moment,
-    /// The first tick; all others are whole intervals after it. Kept when the schedule exists with the
-    /// same interval, else one interval from now, when not given.
+    /// The first tick; all others are whole intervals after it. Kept when the schedule exists
+    /// with the same interval, else one interval from now, when not given.
     #[schema(value_type = Option<when::InstantIn>)]
     start: Option<Moment>,
     /// Whether it rests; kept when the schedule exists, else false, when not given.
