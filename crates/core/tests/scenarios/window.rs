@@ -2,6 +2,7 @@
 //! neither be lost nor come back.
 
 use hence_core::effect::Effect;
+use hence_core::error::Rejection;
 use hence_core::input::{Edit, Nack, Request};
 use hence_core::shard::Config;
 
@@ -169,10 +170,10 @@ fn a_job_that_holds_its_key_is_not_let_go() {
 #[test]
 fn a_job_that_holds_its_key_and_ends_during_a_load_stays_ended() {
     let mut world = tiny(3);
-    world.put(pull("k/a").retry(every(5_000, 3)));
+    world.put(pull("k/a").retry(every(450, 3)));
     let token = world.take_one().lease.token;
     world.nack(token, Nack::Retry { delay: None }).expect("it runs");
-    for number in 1..=5 {
+    for number in 1..=6 {
         world.put(push(&format!("j{number}")).due(number * 100));
     }
     world.answering = Answering::ByHand;
@@ -257,6 +258,25 @@ fn a_find_that_crosses_a_change_is_asked_again() {
     assert!(world.reply(first).is_ok() && world.reply(second).is_ok());
     assert!(world.reply(third).is_ok());
     assert!(world.reply(fourth).is_err());
+}
+
+#[test]
+fn a_find_that_crosses_the_end_of_its_job_finds_nothing() {
+    let mut world = tiny(1);
+    world.put(push("a").due(100));
+    world.put(push("b").due(200).retention(0));
+    world.answering = Answering::ByHand;
+    let cancel = world.ask(Request::Cancel(name("b")));
+    world.read_all();
+    let found = world.questions.remove(0);
+    world.at(100);
+    world.answer_all();
+    world.at(200);
+    let token = world.deliveries.last().expect("b was read in").lease.token;
+    world.succeed(token);
+    world.questions.insert(0, found);
+    world.answer_all();
+    assert_eq!(world.reply(cancel), Err(Rejection::NoSuchJob));
 }
 
 #[test]

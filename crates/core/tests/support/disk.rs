@@ -11,7 +11,7 @@ use hence_core::job::{
     AttemptEnd, AttemptRecord, Finish, Job, Lease, Outcome, Payload, Progress, key_of,
 };
 use hence_core::queue::{Counts, QueueSettings};
-use hence_core::schedule::{OccurrenceRecord, ScheduleState};
+use hence_core::schedule::{Fate, OccurrenceRecord, ScheduleState};
 use hence_core::shard::Snapshot;
 use hence_core::time::Timestamp;
 
@@ -193,6 +193,15 @@ impl Disk {
             let counted = self.counts.contains_key(&live.job.name.queue);
             assert!(counted, "{} is in a queue without counts", live.job.name);
         }
+    }
+
+    /// How many ticks are accounted for, by whatever fate.
+    pub(crate) fn ticks(&self) -> u64 {
+        let ticks = self.occurrences.iter().map(|record| match record.fate {
+            Fate::Coalesced(missed) => missed,
+            Fate::Ran(_) | Fate::Triggered(_) => 1,
+        });
+        ticks.sum()
     }
 
     pub(crate) fn knows(&self, number: JobNumber) -> bool {

@@ -1,0 +1,435 @@
+//! What requests do to the model, and what follows the end of an attempt.
+
+use hence_core::error::Rejection;
+use hence_core::id::{JobId, JobName};
+use hence_core::input::{Edit, Nack, Request};
+use hence_core::job::{JobSpec, KeyOnFailure, OnConflict, Outcome, Submission};
+use hence_core::retry::Backoff;
+use hence_core::time::Timestamp;
+
+use super::naive::{Expected, Job, Life, Model, Schedule};
+
+pub(crate) struct Failure {
+    pub(crate) retry_after: Option<i64>,
+    pub(crate) permanent: bool,
+    /// The number that came with the report.
+    pub(crate) jitter: Option<u64>,
+}
+
+impl Model {
+    /// What can be refused without looking at other jobs of the name.
+    pub(crate) fn admit(&self, submission: &Submission) -> Result<(), Rejection> {
+        if self.draining {
+            return Err(Rejection::Draining);
+        }
+        if self.full {
+            return Err(Rejection::StoreFull);
+        }
+        let queue = &submission.name.queue;
+        let settings = self.setting(queue);
+        if settings.paused_in {
+            return Err(Rejection::QueuePaused { queue: queue.to_string() });
+        }
+        let pending = |job: &&Job| job.name.queue == *queue && job.life == Life::Waiting;
+        let pending = self.jobs.iter().filter(pending).count() as u64;
+        match settings.pending_max {
+            Some(max) if pending >= max => {
+                Err(Rejection::QueueFull { queue: queue.to_string(), max })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    pub(crate) fn decide(&mut self, request: &Request) -> Expected {
+        let result = match request {
+            Request::Submit(submission) => self.submit(submission),
+            Request::Show(name) => self.existing(name).map(|job| Expected::Job(job.seen())),
+            Request::Edit { name, edit } => self.edit(name, edit),
+            Request::Cancel(name) => self.cancel(name),
+            Request::RunNow(name) => self.run_now(name),
+            Request::Replay(name) => self.replay(name),
+            Request::Forget(name) => self.forget(name),
+            Request::Extend { token, lease } => self.leased(*token).map(|number| {
+                let until = self.now + lease.get() as i64;
+                let Life::Running { until: end, .. } = &mut self.live(number).life else {
+                    unreachable!("it runs")
+                };
+                *end = until;
+                Expected::Until(until)
+            }),
+            Request::Ack { token, .. } => self.ack(*token),
+            Request::Nack { token, how, random, .. } => self.nack(*token, *how, *random),
+            Request::PutSchedule(schedule) => self.put_schedule(schedule),
+            Request::RemoveSchedule(id) => self.schedule_at(id).map(|at| {
+                self.schedules.remove(at);
+                Expected::Done
+            }),
+            Request::PauseSchedule { id, paused } => {
+                let (paused, now) = (*paused, self.now);
+                self.schedule_at(id).map(|at| {
+                    let schedule = &mut self.schedules[at];
+                    if schedule.paused != paused {
+                        schedule.paused = paused;
+                        let after = schedule.last.unwrap_or(now).max(now);
+                        schedule.next = (!paused).then(|| schedule.first_tick_after(after));
+                    }
+                    Expected::Anything
+                })
+            }
+            Request::TriggerSchedule(id) => self.trigger(id),
+            Request::PutQueue { name, settings } => {
+                self.queues.insert(name.clone(), settings.clone());
+                self.forget_starts(name);
+                Ok(Expected::Anything)
+            }
+            other => panic!("no rule for {other:?}"),
+        };
+        result.unwrap_or_else(Expected::Refused)
+    }
+
+    fn existing(&self, name: &JobName) -> Result<Job, Rejection> {
+        let visible = |job: &&Job| job.name == *name && job.is_visible();
+        self.jobs.iter().rev().find(visible).cloned().ok_or(Rejection::NoSuchJob)
+    }
+
+    fn submit(&mut self, submission: &Submission) -> Result<Expected, Rejection> {
+        if let Ok(old) = self.existing(&submission.name) {
+            if submission.fingerprint.is_some() {
+                return if submission.fingerprint == old.fingerprint {
+                    Ok(Expected::Job(old.seen()))
+                } else {
+                    Err(Rejection::IdempotencyMismatch)
+                };
+            }
+            match submission.on_conflict {
+                OnConflict::Reject => return Err(Rejection::JobExists),
+                OnConflict::Keep => return Ok(Expected::Job(old.seen())),
+                OnConflict::Replace => self.jobs.retain(|job| job.number != old.number),
+            }
+        }
+        let due = submission.due_at.as_millis();
+        let job = self.create(submission.name.clone(), due, submission.spec.clone());
+        job.fingerprint = submission.fingerprint;
+        Ok(Expected::Job(job.seen()))
+    }
+
+    fn create(&mut self, name: JobName, due: i64, spec: JobSpec) -> &mut Job {
+        let from = due.max(self.now);
+        self.jobs.push(Job {
+            number: self.next_number,
+            name,
+            fingerprint: None,
+            scheduled_for: due,
+            expires_at: spec.expires_after.map(|span| from + span.get() as i64),
+            spec,
+            due,
+            attempts: 0,
+            crashes: 0,
+            holds_key: false,
+            life: Life::Waiting,
+        });
+        self.next_number += 1;
+        self.jobs.last_mut().expect("just pushed")
+    }
+
+    fn pending(&self, name: &JobName) -> Result<Job, Rejection> {
+        let job = self.existing(name)?;
+        let hint = match job.life {
+            Life::Waiting => return Ok(job),
+            Life::Running { .. } => "wait for its end, or cancel it and submit it again",
+            Life::Ended { outcome: Outcome::Dead, .. } => "replay it",
+            Life::Ended { .. } => "submit it again to run it again",
+        };
+        Err(wrong_state(&job, hint))
+    }
+
+    fn edit(&mut self, name: &JobName, edit: &Edit) -> Result<Expected, Rejection> {
+        let mut job = self.pending(name)?;
+        if let Some(due_at) = edit.due_at {
+            let moved = due_at.as_millis();
+            let span = job.expires_at.map(|at| (at - job.scheduled_for).max(0));
+            job.expires_at = span.map(|span| moved + span);
+            job.scheduled_for = moved;
+            job.due = moved;
+        }
+        if let Some(expires_at) = job.expires_at.filter(|at| *at < job.due) {
+            let expires_at = Timestamp::from_millis(expires_at);
+            return Err(Rejection::ExpiresBeforeDue { expires_at });
+        }
+        if let Some(payload) = &edit.payload {
+            job.spec.payload = payload.clone();
+        }
+        if let Some(target) = &edit.target {
+            job.spec.target = target.clone();
+        }
+        *self.live(job.number) = job.clone();
+        Ok(Expected::Job(job.seen()))
+    }
+
+    fn cancel(&mut self, name: &JobName) -> Result<Expected, Rejection> {
+        let job = self.existing(name)?;
+        match job.life {
+            Life::Ended { outcome: Outcome::Cancelled, .. } => Ok(Expected::Job(job.seen())),
+            Life::Ended { .. } => {
+                Err(wrong_state(&job, "only jobs that have not ended can be cancelled"))
+            }
+            Life::Waiting | Life::Running { .. } => {
+                Ok(Expected::Job(self.finish(job.number, Outcome::Cancelled).seen()))
+            }
+        }
+    }
+
+    fn run_now(&mut self, name: &JobName) -> Result<Expected, Rejection> {
+        let number = self.pending(name)?.number;
+        let now = self.now;
+        let job = self.live(number);
+        job.due = job.due.min(now);
+        Ok(Expected::Job(job.seen()))
+    }
+
+    fn replay(&mut self, name: &JobName) -> Result<Expected, Rejection> {
+        let job = self.existing(name)?;
+        let Life::Ended { outcome: Outcome::Dead, .. } = job.life else {
+            return Err(wrong_state(&job, "only dead jobs can be replayed"));
+        };
+        let now = self.now;
+        let new = Job {
+            due: now,
+            scheduled_for: now,
+            expires_at: None,
+            attempts: 0,
+            crashes: 0,
+            holds_key: false,
+            life: Life::Waiting,
+            ..job
+        };
+        self.jobs.retain(|job| job.number != new.number);
+        self.jobs.push(new.clone());
+        Ok(Expected::Job(new.seen()))
+    }
+
+    fn forget(&mut self, name: &JobName) -> Result<Expected, Rejection> {
+        let job = self.existing(name)?;
+        if !matches!(job.life, Life::Ended { .. }) {
+            return Err(wrong_state(&job, "cancel it first"));
+        }
+        self.jobs.retain(|other| other.number != job.number);
+        Ok(Expected::Done)
+    }
+
+    fn leased(&self, token: hence_core::id::Token) -> Result<u64, Rejection> {
+        self.running(token).map(|job| job.number).ok_or(Rejection::StaleToken)
+    }
+
+    fn ack(&mut self, token: hence_core::id::Token) -> Result<Expected, Rejection> {
+        if self.succeeded.contains(&token) {
+            return Ok(Expected::Done);
+        }
+        let number = self.leased(token)?;
+        self.succeed(number);
+        Ok(Expected::Done)
+    }
+
+    fn nack(
+        &mut self,
+        token: hence_core::id::Token,
+        how: Nack,
+        random: u64,
+    ) -> Result<Expected, Rejection> {
+        let number = self.leased(token)?;
+        let jitter = Some(random);
+        match how {
+            Nack::Retry { delay } => {
+                let retry_after = delay.map(|span| span.get() as i64);
+                self.fail(number, &Failure { retry_after, permanent: false, jitter }, None);
+            }
+            Nack::Release { delay } => {
+                self.live(number).due = self.now + delay.get() as i64;
+                self.wait_again(number);
+            }
+            Nack::Dead => {
+                self.fail(number, &Failure { retry_after: None, permanent: true, jitter }, None);
+            }
+        }
+        Ok(Expected::Done)
+    }
+
+    pub(crate) fn succeed(&mut self, number: u64) {
+        let job = self.live(number);
+        if let Life::Running { token, attempt, .. } = job.life {
+            job.attempts = attempt;
+            self.succeeded.insert(token);
+        }
+        self.finish(number, Outcome::Succeeded);
+    }
+
+    /// An attempt failed. `due` is when the shard will try again, if it says so itself.
+    pub(crate) fn fail(&mut self, number: u64, failure: &Failure, due: Option<i64>) {
+        let now = self.now;
+        let job = self.live(number);
+        job.attempts += 1;
+        job.crashes = 0;
+        let retry = &job.spec.retry;
+        if failure.permanent || job.attempts >= retry.max_attempts {
+            self.finish(number, Outcome::Dead);
+            return;
+        }
+        let cap = retry.cap.get() as i64;
+        let delay = delay_after(&retry.backoff, job.attempts).min(cap);
+        let spread = delay * i64::from(retry.jitter_percent) / 100;
+        let extra = match (failure.jitter, due) {
+            (Some(random), _) => (random % (spread as u64 + 1)) as i64,
+            (None, Some(due)) => {
+                let extra = due - now - delay;
+                assert!((0..=spread).contains(&extra), "{} waits too long or short", job.name);
+                extra
+            }
+            (None, None) => 0,
+        };
+        let floor = failure.retry_after.unwrap_or(0).min(cap);
+        let next = now + (delay + extra).max(floor);
+        if retry.max_age.is_some_and(|age| next > job.scheduled_for + age.get() as i64) {
+            self.finish(number, Outcome::Dead);
+        } else if job.expires_at.is_some_and(|at| at < next) {
+            self.finish(number, Outcome::Expired);
+        } else {
+            job.due = next;
+            self.wait_again(number);
+        }
+    }
+
+    pub(crate) fn wait_again(&mut self, number: u64) {
+        let job = self.live(number);
+        job.life = Life::Waiting;
+        job.holds_key = job.name.key.is_some() && job.spec.key_on_failure == KeyOnFailure::Block;
+    }
+
+    pub(crate) fn finish(&mut self, number: u64, outcome: Outcome) -> Job {
+        let at = self.now;
+        let job = self.live(number);
+        let kept = outcome == Outcome::Dead || job.spec.retention.get() > 0;
+        job.life = Life::Ended { outcome, at, kept };
+        job.clone()
+    }
+
+    fn schedule_at(&self, id: &hence_core::id::ScheduleId) -> Result<usize, Rejection> {
+        let at = self.schedules.iter().position(|schedule| schedule.id == *id);
+        at.ok_or(Rejection::NoSuchSchedule)
+    }
+
+    fn put_schedule(
+        &mut self,
+        new: &hence_core::schedule::Schedule,
+    ) -> Result<Expected, Rejection> {
+        if self.full {
+            return Err(Rejection::StoreFull);
+        }
+        let at = self.schedule_at(&new.id).ok();
+        let old = at.map(|at| self.schedules.remove(at));
+        let last = old.as_ref().and_then(|old| old.last);
+        let id = JobId::new("to-be-named").expect("a good name");
+        let mut schedule = Schedule {
+            id: new.id.clone(),
+            every: new.every,
+            name: JobName { queue: new.queue.clone(), key: new.key.clone(), id },
+            spec: new.template.clone(),
+            paused: new.paused,
+            next: None,
+            last,
+            fired: old.map_or(0, |old| old.fired),
+        };
+        let after = (self.now - 1).max(last.unwrap_or(i64::MIN));
+        schedule.next = (!new.paused).then(|| schedule.first_tick_after(after));
+        self.schedules.push(schedule);
+        Ok(Expected::Anything)
+    }
+
+    fn trigger(&mut self, id: &hence_core::id::ScheduleId) -> Result<Expected, Rejection> {
+        self.tick();
+        let at = self.schedule_at(id)?;
+        if self.draining {
+            return Err(Rejection::Draining);
+        }
+        if self.full {
+            return Err(Rejection::StoreFull);
+        }
+        let now = self.now;
+        self.schedules[at].fired += 1;
+        self.ticks += 1;
+        let (name, spec) = self.schedules[at].job_at(now);
+        let job = self.create(name, now, spec);
+        Ok(Expected::Job(job.seen()))
+    }
+
+    /// Every schedule whose time has come makes one job, for the last tick that has passed.
+    pub(crate) fn tick(&mut self) {
+        let now = self.now;
+        if self.draining || self.full || self.ticks_from > now {
+            return;
+        }
+        loop {
+            let due = (0..self.schedules.len())
+                .filter(|at| self.schedules[*at].next.is_some_and(|next| next <= now))
+                .min_by_key(|at| (self.schedules[*at].next, self.schedules[*at].id.clone()));
+            let Some(at) = due else { return };
+            let schedule = &mut self.schedules[at];
+            let mut tick = schedule.next.expect("it is due");
+            let interval = schedule.every.interval.get() as i64;
+            self.ticks += 1;
+            while tick + interval <= now {
+                tick += interval;
+                self.ticks += 1;
+            }
+            schedule.last = Some(tick);
+            schedule.next = Some(tick + interval);
+            schedule.fired += 1;
+            let (name, spec) = schedule.job_at(tick);
+            self.create(name, tick, spec);
+        }
+    }
+}
+
+impl Schedule {
+    fn first_tick_after(&self, instant: i64) -> i64 {
+        let mut tick = self.every.start.as_millis();
+        while tick <= instant {
+            tick += self.every.interval.get() as i64;
+        }
+        tick
+    }
+
+    fn job_at(&self, instant: i64) -> (JobName, JobSpec) {
+        let id = format!("{}@{}", self.id, Timestamp::from_millis(instant));
+        (
+            JobName { id: JobId::new(&id).expect("a good name"), ..self.name.clone() },
+            self.spec.clone(),
+        )
+    }
+}
+
+impl Job {
+    fn is_visible(&self) -> bool {
+        !matches!(self.life, Life::Ended { kept: false, .. })
+    }
+}
+
+fn wrong_state(job: &Job, hint: &'static str) -> Rejection {
+    let state = match job.life {
+        Life::Waiting => "scheduled",
+        Life::Running { .. } => "running",
+        Life::Ended { outcome, .. } => outcome.as_str(),
+    };
+    Rejection::WrongState { state, hint }
+}
+
+/// The delay after so many attempts.
+fn delay_after(backoff: &Backoff, attempts: u32) -> i64 {
+    let delay = match backoff {
+        Backoff::Fixed(delay) => delay.get(),
+        Backoff::Exponential { first, factor_percent } => {
+            (1..attempts).fold(first.get(), |delay, _| delay * u64::from(*factor_percent) / 100)
+        }
+        Backoff::List(delays) => delays[(attempts as usize).min(delays.len()) - 1].get(),
+    };
+    delay as i64
+}
