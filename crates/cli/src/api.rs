@@ -315,7 +315,9 @@ fn problem(status: StatusCode, body: &[u8]) -> Failure {
     let mut failure =
         Failure::new(exit, message.unwrap_or_else(|| format!("the server answered {status}")));
     failure.field = text("field");
-    failure.fix = text("fix");
+    // The server speaks of the query; whoever types has flags.
+    let fix = text("fix");
+    failure.fix = fix.map(|fix| fix.replace("?queue=", "--queue").replace("?key=", "--key"));
     if status == StatusCode::UNAUTHORIZED && failure.fix.is_none() {
         failure.fix =
             Some("give the server's token with --token, --token-file or HENCE_TOKEN".to_owned());

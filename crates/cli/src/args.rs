@@ -33,6 +33,7 @@ pub(crate) struct Global {
         global = true,
         value_name = "URL",
         env = "HENCE_SERVER",
+        hide_env_values = true,
         default_value = "http://127.0.0.1:7070"
     )]
     pub(crate) server: String,

@@ -22,6 +22,8 @@ pub(crate) enum Exit {
     Quiet,
     /// The server refused, or what was asked for failed.
     Refused,
+    /// The command, or a setting, was not understood.
+    Usage,
     /// There is no such job, queue or schedule.
     NotFound,
     /// Nobody answers at the server's address.
@@ -35,11 +37,12 @@ pub(crate) enum Exit {
 }
 
 impl Exit {
-    /// The number the shell sees. 2 (usage) is not here: the parser of arguments ends with it.
+    /// The number the shell sees.
     pub(crate) const fn code(self) -> u8 {
         match self {
             Exit::Quiet => 0,
             Exit::Refused => 1,
+            Exit::Usage => 2,
             Exit::NotFound => 3,
             Exit::Unreachable => 4,
             Exit::Unavailable => 69,
@@ -95,6 +98,7 @@ mod tests {
         let all = [
             Exit::Quiet,
             Exit::Refused,
+            Exit::Usage,
             Exit::NotFound,
             Exit::Unreachable,
             Exit::Unavailable,
@@ -108,6 +112,6 @@ mod tests {
         let rows = document
             .lines()
             .filter(|line| line.starts_with("| ") && line.contains(char::is_numeric));
-        assert_eq!(rows.count(), all.len() + 1, "one row per code, and 2 for usage");
+        assert_eq!(rows.count(), all.len(), "one row per code");
     }
 }

@@ -1,5 +1,5 @@
-//! The flags that describe a job, shared by `add` and `schedules put`, and the JSON they become. Spans
-//! and instants are passed on as typed: the server is the one place that understands them.
+//! The flags that describe a job, shared by `add` and `schedules put`, and the JSON they become.
+//! Spans and instants are passed on as typed: the server is the one place that understands them.
 
 use std::io::Read;
 use std::path::PathBuf;
@@ -31,7 +31,13 @@ pub(crate) struct TargetFlags {
     #[arg(long, value_name = "METHOD", requires = "url")]
     pub(crate) method: Option<String>,
     /// A header to send; may be given several times
-    #[arg(long = "header", short = 'H', value_name = "NAME: VALUE", requires = "url", value_parser = header)]
+    #[arg(
+        long = "header",
+        short = 'H',
+        value_name = "NAME: VALUE",
+        requires = "url",
+        value_parser = header
+    )]
     pub(crate) headers: Vec<(String, String)>,
 }
 
@@ -80,7 +86,11 @@ pub(crate) struct RetryFlags {
     #[arg(long, value_name = "COUNT")]
     pub(crate) retry_attempts: Option<u32>,
     /// Always the same delay between attempts
-    #[arg(long, value_name = "SPAN", conflicts_with_all = ["retry_first", "retry_factor", "retry_delays"])]
+    #[arg(
+        long,
+        value_name = "SPAN",
+        conflicts_with_all = ["retry_first", "retry_factor", "retry_delays"]
+    )]
     pub(crate) retry_fixed: Option<String>,
     /// The delay after the first failure; each further one is longer
     #[arg(long, value_name = "SPAN", conflicts_with = "retry_delays")]

@@ -34,7 +34,7 @@ pub(crate) fn next_cursor(page: &Value) -> Option<String> {
 
 /// Why one of many was refused, in words; none when it was accepted.
 pub(crate) fn refusal(answer: &Value) -> Option<String> {
-    let problem = answer.get("problem")?;
+    let problem = answer.get("error")?;
     let text = |name: &str| problem.get(name).and_then(Value::as_str);
     let mut words = text("detail").or_else(|| text("title")).unwrap_or("refused").to_owned();
     if let Some(field) = text("field") {

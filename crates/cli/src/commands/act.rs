@@ -1,4 +1,4 @@
-//! `hence cancel`, `run` and `replay`: the same shape, three verbs: one job by id, or all that match.
+//! `hence cancel`, `run` and `replay`: one shape, three verbs. One job by id, or all that match.
 
 use std::time::Duration;
 

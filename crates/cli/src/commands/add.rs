@@ -210,8 +210,7 @@ async fn submit(
     Ok(())
 }
 
-fn print_accepted(mut answer: Value, output: &Output) -> Result<(), Failure> {
-    let answer = answer.get_mut("job").map(Value::take).unwrap_or_default();
+fn print_accepted(answer: Value, output: &Output) -> Result<(), Failure> {
     if output.is_json() {
         return output.json(&answer);
     }

@@ -223,9 +223,7 @@ fn oldest_ready(queues: &[Queue], now: i64) -> Finding {
         return Finding::warn(
             "waiting",
             found,
-            format!(
-                "start a worker (hence work {name} -- COMMAND), or resume or widen the queue (hence queues)"
-            ),
+            format!("start a worker (hence work {name} -- COMMAND), or resume or widen the queue"),
         );
     }
     Finding::ok("waiting", format!("the oldest ready job has waited {}", words::span(age)))

@@ -10,6 +10,7 @@ pub(crate) mod jobs;
 pub(crate) mod queues;
 pub(crate) mod schedules;
 pub(crate) mod serve;
+mod serve_flags;
 pub(crate) mod show;
 pub(crate) mod store;
 pub(crate) mod version;
@@ -27,7 +28,7 @@ use crate::output::Output;
 pub(crate) fn run(cli: Cli, output: &Output) -> Result<(), Failure> {
     let Cli { global, command } = cli;
     match command {
-        Command::Serve(serve) => serve::run(serve, &global, output),
+        Command::Serve(serve) => serve::run(serve, output),
         Command::Completions(completions) => completions::run(&completions, output),
         Command::Docs(docs) => docs::run(&docs, output),
         command => wait_for(ask(command, &global, output)),

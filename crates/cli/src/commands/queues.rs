@@ -56,7 +56,10 @@ enum Verb {
 }
 
 #[derive(Debug, Args)]
-#[command(group(ArgGroup::new("limits").required(true).multiple(true).args(["concurrency", "rate", "pending_max"])))]
+#[command(group(
+    ArgGroup::new("limits").required(true).multiple(true)
+        .args(["concurrency", "rate", "pending_max"])
+))]
 struct Set {
     /// The queue
     name: String,

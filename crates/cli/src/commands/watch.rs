@@ -93,8 +93,8 @@ impl<'a> Follower<'a> {
         loop {
             let value = self.api.get(&self.path(None)).await?;
             let job: Job = wire::read(value.clone())?;
-            if self.attempts_shown == 0 && job.attempts == 0 {
-                self.dues.insert(1, job.scheduled_for.unwrap_or(job.due_at));
+            if let Some(first) = job.scheduled_for {
+                self.dues.entry(1).or_insert(first);
             }
             self.show_attempts().await?;
             self.show_state(&job, &value)?;

@@ -115,8 +115,8 @@ impl Stage<'_> {
         self.server.kill().await?;
         self.tell("server killed with -9", Tone::Bad, json!({}))?;
         clock::sleep(DEAD_FOR).await;
+        self.tell("server starts again on the same directory", Tone::Strong, json!({}))?;
         self.server = Server::start(directory).await?;
-        self.tell("server started again on the same directory", Tone::Strong, json!({}))?;
         self.receive_until(i64::MAX).await
     }
 

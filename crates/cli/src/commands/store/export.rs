@@ -33,7 +33,7 @@ pub(super) async fn export(
     let shards = store.capabilities().shards;
     let mut recovered = Vec::new();
     for shard in (0..shards).map(ShardId) {
-        recovered.push(store.recover(shard).await.map_err(|error| store_failure(&error))?);
+        recovered.push(store.recover(shard).await.map_err(|error| store_failure(&error, None))?);
     }
     lines.queues(&recovered)?;
     lines.schedules(&recovered)?;
@@ -96,10 +96,10 @@ async fn jobs(
     let mut after = None;
     loop {
         let request = ListRequest { filter: filter.clone(), after, limit: PAGE, now };
-        let page = store.list(shard, request).await.map_err(|error| store_failure(&error))?;
+        let page = store.list(shard, request).await.map_err(|error| store_failure(&error, None))?;
         for stored in &page.jobs {
             let attempts = store.attempts(shard, number(stored)).await;
-            let attempts = attempts.map_err(|error| store_failure(&error))?;
+            let attempts = attempts.map_err(|error| store_failure(&error, None))?;
             lines.write(&Record::Job(Box::new(JobRecord::new(stored, &attempts))))?;
             lines.tally.jobs += 1;
         }

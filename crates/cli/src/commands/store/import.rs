@@ -109,8 +109,8 @@ impl<'a> Importer<'a> {
             let epoch = store
                 .acquire(id, "import".to_owned())
                 .await
-                .map_err(|error| store_failure(&error))?;
-            let recovered = store.recover(id).await.map_err(|error| store_failure(&error))?;
+                .map_err(|error| store_failure(&error, None))?;
+            let recovered = store.recover(id).await.map_err(|error| store_failure(&error, None))?;
             if into == Into::Empty && !is_empty(&recovered) {
                 return Err(Failure::refused("the store is not empty")
                     .fix("import into a new directory, or add to this one with --merge"));
@@ -207,7 +207,7 @@ impl<'a> Importer<'a> {
         if self.into == Into::Existing {
             let names = vec![read.job.name.clone()];
             let found = self.store.get(self.shards[shard].id, names, self.now).await;
-            if found.map_err(|error| store_failure(&error))?.iter().any(Option::is_some) {
+            if found.map_err(|error| store_failure(&error, None))?.iter().any(Option::is_some) {
                 self.imported.kept += 1;
                 return Ok(Ok(()));
             }
@@ -223,7 +223,7 @@ impl<'a> Importer<'a> {
         for shard in &mut self.shards {
             shard.commit(self.store).await?;
             let released = self.store.release(shard.id, shard.epoch).await;
-            released.map_err(|error| store_failure(&error))?;
+            released.map_err(|error| store_failure(&error, None))?;
         }
         Ok(())
     }
@@ -265,8 +265,8 @@ impl ShardImport {
         Ok(())
     }
 
-    /// A job that was running when the export was made has an attempt whose end nobody saw. It stays
-    /// that way, so that the next owner treats it as after a crash, and parks it where the
+    /// A job that was running when the export was made has an attempt whose end nobody saw. It
+    /// stays that way, so that the next owner treats it as after a crash, and parks it where the
     /// producer asked for that.
     fn grant(
         &mut self,
@@ -294,7 +294,7 @@ impl ShardImport {
             counts: self.counts.iter().map(|(name, counts)| (name.clone(), *counts)).collect(),
             next_number: self.next_number,
         };
-        store.commit(vec![batch]).await.map_err(|error| store_failure(&error))
+        store.commit(vec![batch]).await.map_err(|error| store_failure(&error, None))
     }
 }
 

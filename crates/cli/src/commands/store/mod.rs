@@ -8,6 +8,8 @@ mod record;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use self::open::or_make as open_or_make;
+
 use std::fs::{File, OpenOptions};
 use std::io::{BufReader, BufWriter};
 use std::os::unix::fs::OpenOptionsExt;
@@ -88,7 +90,7 @@ pub(crate) async fn run(command: StoreCommand, output: &Output) -> Result<(), Fa
 }
 
 async fn run_export(dir: &Path, to: Option<&Path>, output: &Output) -> Result<(), Failure> {
-    let store = open::existing(dir)?;
+    let store = open::existing(dir, output)?;
     let bar = output.progress(None, "exporting");
     let now = Timestamp::from_millis(clock::now_ms());
     let count = |jobs| bar.set_position(jobs);
@@ -121,20 +123,21 @@ async fn run_import(
     output: &Output,
 ) -> Result<(), Failure> {
     let (mut lines, bytes) = read_from(from)?;
-    let store = open::or_make(dir)?;
+    let store = open::or_make(dir, output)?;
     let bar = output.progress(bytes, "importing");
     let now = Timestamp::from_millis(clock::now_ms());
     let advance = |bytes| bar.inc(bytes);
     let imported = import::import(&*store, into, now, &mut *lines, &advance).await?;
     bar.finish_and_clear();
-    let added = tally_words(&imported.added);
+    let import::Imported { added, kept } = imported;
     if output.is_json() {
-        let import::Imported { added, kept } = imported;
-        return output.json(&json!({"jobs": added.jobs, "schedules": added.schedules, "queues": added.queues, "kept": kept}));
+        let record::Tally { jobs, schedules, queues } = added;
+        let report = json!({"jobs": jobs, "schedules": schedules, "queues": queues, "kept": kept});
+        return output.json(&report);
     }
-    output.say(format_args!("imported {added}"));
-    if imported.kept > 0 {
-        output.say(format_args!("{} existed already and stayed as they were", imported.kept));
+    output.say(format_args!("imported {}", tally_words(&added)));
+    if kept > 0 {
+        output.say(format_args!("{} existed already and stayed as they were", kept));
     }
     Ok(())
 }
@@ -154,18 +157,21 @@ fn tally_words(tally: &record::Tally) -> String {
 }
 
 /// A store's error with the exit code and the advice that go with its kind.
-pub(crate) fn store_failure(error: &StoreError) -> Failure {
+pub(crate) fn store_failure(error: &StoreError, directory: Option<&Path>) -> Failure {
     let message = error.to_string();
+    let directory = directory.map_or_else(|| "DIR".to_owned(), |path| path.display().to_string());
     match error.kind() {
         ErrorKind::Locked => Failure::new(Exit::Unavailable, message)
             .fix("stop the process that uses the directory, or use another directory"),
         ErrorKind::Unavailable | ErrorKind::Fenced => Failure::new(Exit::Unavailable, message),
         ErrorKind::Corrupt => Failure::new(Exit::Io, message)
-            .fix("run `hence store check DIR`, then read the runbook on damage before `hence store repair DIR`"),
-        ErrorKind::Version => Failure::new(Exit::Unavailable, message)
-            .fix("use the version that made the store, or export with that one and import with this one"),
+            .fix(format!("copy the directory, then run hence store check {directory}")),
+        ErrorKind::Version => Failure::new(Exit::Unavailable, message).fix(
+            "use the version that made the store, or export with that one and import with this one",
+        ),
         ErrorKind::Full => Failure::new(Exit::Io, message).fix("free some space on the disk"),
-        ErrorKind::Fatal => Failure::new(Exit::Io, message).fix("look at the disk (dmesg) before starting again"),
+        ErrorKind::Fatal => Failure::new(Exit::Io, message)
+            .fix("look at the disk (dmesg, smartctl) before starting again"),
         ErrorKind::Unsupported => Failure::new(Exit::Internal, message),
     }
 }

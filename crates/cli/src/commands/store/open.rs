@@ -1,22 +1,208 @@
 //! The embedded engine, for people: open, check, repair.
 
+use std::fmt::Write as _;
 use std::path::Path;
 use std::sync::Arc;
 
+use hence_core::time::Timestamp;
 use hence_store::Store;
+use hence_store_embedded::kv::disk::{Disk, RealDisk};
+use hence_store_embedded::kv::{self, Error, GivenUp, RepairReport, Report};
+use hence_store_embedded::{EmbeddedStore, Settings};
+use serde_json::json;
 
-use crate::failure::Failure;
-use crate::output::Output;
+use super::store_failure;
+use crate::clock;
+use crate::failure::{Exit, Failure};
+use crate::output::{Output, Tone};
+use crate::words;
 
-pub(super) fn existing(_dir: &Path) -> Result<Arc<dyn Store>, Failure> {
-    Err(Failure::refused("not yet"))
+/// Opens the store in a directory that must hold one: a mistyped name must not make a new one.
+pub(super) fn existing(dir: &Path, output: &Output) -> Result<Arc<dyn Store>, Failure> {
+    must_exist(dir)?;
+    or_make(dir, output)
 }
-pub(super) fn or_make(_dir: &Path) -> Result<Arc<dyn Store>, Failure> {
-    Err(Failure::refused("not yet"))
+
+/// Opens the store in the directory, or makes it.
+pub(crate) fn or_make(dir: &Path, output: &Output) -> Result<Arc<dyn Store>, Failure> {
+    let created_at = Timestamp::from_millis(clock::now_ms());
+    let settings = Settings { created_at, ..Settings::default() };
+    let opened = EmbeddedStore::open(dir, &settings);
+    let store = opened.map_err(|error| store_failure(&error, Some(dir)))?;
+    if let Some(torn) = &store.opened().torn {
+        let (file, bytes) = (torn.file.display(), words::size(torn.bytes));
+        output.warn(format_args!(
+            "{file} ended in {bytes} that were never acknowledged, after a crash; they are dropped"
+        ));
+    }
+    Ok(Arc::new(store))
 }
-pub(super) fn check(_dir: &Path, _output: &Output) -> Result<(), Failure> {
-    Err(Failure::refused("not yet"))
+
+/// Reads everything and lists what is damaged.
+pub(super) fn check(dir: &Path, output: &Output) -> Result<(), Failure> {
+    must_exist(dir)?;
+    let report = kv::check(dir, &RealDisk).map_err(|error| kv_failure(&error, dir))?;
+    if output.is_json() {
+        output.json(&check_json(&report))?;
+    } else {
+        check_lines(&report, output)?;
+    }
+    if report.findings.is_empty() {
+        return Ok(());
+    }
+    let found = words::count(report.findings.len() as u64, "damaged place");
+    Err(Failure::refused(format!("{found} in {}", dir.display()))
+        .fix(format!("copy the directory, then run hence store repair {}", dir.display())))
 }
-pub(super) fn repair(_dir: &Path, _yes: bool, _output: &Output) -> Result<(), Failure> {
-    Err(Failure::refused("not yet"))
+
+fn check_json(report: &Report) -> serde_json::Value {
+    let findings: Vec<_> = report
+        .findings
+        .iter()
+        .map(
+            |finding| json!({"file": finding.file, "offset": finding.offset, "what": finding.what}),
+        )
+        .collect();
+    let torn = report.torn.as_ref();
+    json!({
+        "damaged": findings,
+        "torn_tail": torn.map(|t| json!({"file": t.file, "offset": t.offset, "bytes": t.bytes})),
+        "segments": report.segments,
+        "frames": report.frames,
+        "changes": report.operations,
+        "tables": report.tables,
+        "entries": report.entries,
+    })
+}
+
+fn check_lines(report: &Report, output: &Output) -> Result<(), Failure> {
+    for finding in &report.findings {
+        let place = format!("{} at byte {}", finding.file.display(), finding.offset);
+        output.line(format_args!(
+            "{} {place}: {}",
+            output.paint(Tone::Bad, "damaged"),
+            finding.what
+        ))?;
+    }
+    if let Some(torn) = &report.torn {
+        output.line(format_args!(
+            "{} {} at byte {}: {} that were never acknowledged; the next start drops them",
+            output.paint(Tone::Warning, "torn"),
+            torn.file.display(),
+            torn.offset,
+            words::size(torn.bytes),
+        ))?;
+    }
+    output.line(format_args!(
+        "{} {} in {} of the log, {} in {}",
+        output.paint(Tone::Good, "sound"),
+        words::count(report.operations, "change"),
+        words::count(report.segments, "segment"),
+        words::count(report.entries, "record"),
+        words::count(report.tables, "table"),
+    ))
+}
+
+/// Keeps what can be read, and says what it gave up.
+pub(super) fn repair(dir: &Path, yes: bool, output: &Output) -> Result<(), Failure> {
+    must_exist(dir)?;
+    let question = format!(
+        "keep what can be read in {}, and give up the rest? (copy the directory first)",
+        dir.display()
+    );
+    if !yes && !output.confirm(&question)? {
+        return Err(Failure::refused("nothing was done"));
+    }
+    let disk: Arc<dyn Disk> = Arc::new(RealDisk);
+    let report = kv::repair(dir, &disk).map_err(|error| kv_failure(&error, dir))?;
+    if output.is_json() {
+        return output.json(&repair_json(&report));
+    }
+    repair_lines(&report, output)
+}
+
+fn repair_json(report: &RepairReport) -> serde_json::Value {
+    let given_up = report.given_up.iter().map(|lost| {
+        json!({
+            "file": lost.file,
+            "from": lost.from,
+            "to": lost.to,
+            "entries": lost.entries,
+            "why": lost.why,
+        })
+    });
+    json!({
+        "given_up": given_up.collect::<Vec<_>>(),
+        "set_aside": report.set_aside,
+        "frames_kept": report.frames_kept,
+        "entries_kept": report.entries_kept,
+    })
+}
+
+fn repair_lines(report: &RepairReport, output: &Output) -> Result<(), Failure> {
+    if report.given_up.is_empty() && report.set_aside.is_empty() {
+        output.say("the store is sound; nothing was changed");
+        return Ok(());
+    }
+    for lost in &report.given_up {
+        output.line(format_args!(
+            "{} {}",
+            output.paint(Tone::Bad, "given up"),
+            lost_words(lost)
+        ))?;
+    }
+    for file in &report.set_aside {
+        output.line(format_args!(
+            "{} {}",
+            output.paint(Tone::Warning, "set aside"),
+            file.display()
+        ))?;
+    }
+    output.line(format_args!(
+        "{} {} of the log and {} of damaged tables",
+        output.paint(Tone::Good, "kept"),
+        words::count(report.frames_kept, "frame"),
+        words::count(report.entries_kept, "record"),
+    ))
+}
+
+fn lost_words(lost: &GivenUp) -> String {
+    let mut words =
+        format!("{} from byte {} to {}: {}", lost.file.display(), lost.from, lost.to, lost.why);
+    if let Some(entries) = lost.entries {
+        // Writing to a string cannot fail, here and below.
+        let _ = write!(words, " ({entries} records)");
+    }
+    if let Some(commits) = &lost.sequences {
+        let _ = write!(words, " (commits {} to {})", commits.start(), commits.end());
+    }
+    words
+}
+
+fn must_exist(dir: &Path) -> Result<(), Failure> {
+    let problem = |error| Failure::io(format_args!("looking into {}", dir.display()), &error);
+    let mut files = std::fs::read_dir(dir).map_err(problem)?;
+    if files.next().is_none() {
+        return Err(Failure::new(
+            Exit::NotFound,
+            format!("there is no store in {}", dir.display()),
+        ));
+    }
+    Ok(())
+}
+
+fn kv_failure(error: &Error, dir: &Path) -> Failure {
+    let message = error.to_string();
+    match error {
+        Error::Locked { .. } => Failure::new(Exit::Unavailable, message)
+            .fix("stop the process that uses the directory first"),
+        Error::Corrupt { .. } => Failure::new(Exit::Io, message)
+            .fix(format!("copy the directory, then run hence store repair {}", dir.display())),
+        Error::Version { .. } => {
+            Failure::new(Exit::Unavailable, message).fix("use the version that made the store")
+        }
+        Error::Full { .. } => Failure::new(Exit::Io, message).fix("free some space on the disk"),
+        Error::TooLarge { .. } => Failure::new(Exit::Internal, message),
+        Error::Fatal { .. } | Error::Io { .. } => Failure::new(Exit::Io, message),
+    }
 }

@@ -9,7 +9,7 @@
 //! {"end":{"queues":1,"schedules":1,"jobs":3}}                   proves that nothing is missing
 //! ```
 //!
-//! To change it: raise [`FORMAT`], keep reading the old one, and keep an old file under `testdata/`.
+//! To change it: raise [`FORMAT`], keep reading the old one, and keep an old file in `testdata/`.
 //! Ticks of schedules that are past are history, not state; they are not exported.
 
 use std::sync::Arc;

@@ -37,8 +37,8 @@ pub(crate) struct Leases {
 pub(crate) struct Leased {
     /// What the server said about it.
     pub(crate) delivery: Delivery,
-    /// When the lease ends, on this machine's own clock: late by the way of the answer, which is far
-    /// less than the half of a lease after which it is extended.
+    /// When the lease ends, on this machine's own clock: late by the way of the answer, which is
+    /// far less than the half of a lease after which it is extended.
     pub(crate) until: Instant,
 }
 

@@ -49,7 +49,13 @@ pub(crate) struct Work {
     #[arg(value_name = "COMMAND", required = true, last = true)]
     command: Vec<OsString>,
     /// Run so many at once
-    #[arg(long, short, value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    #[arg(
+        long,
+        short,
+        value_name = "COUNT",
+        default_value_t = 1,
+        value_parser = clap::value_parser!(u32).range(1..=1000)
+    )]
     concurrency: u32,
     /// How long a lease is; it is extended while the command runs
     #[arg(long, value_name = "SPAN", default_value = "30s", value_parser = parse_span)]

@@ -135,7 +135,8 @@ fn spawn(job: &Leased, work: &Work) -> Result<Child, Failure> {
         .env("HENCE_KEY", delivery.key.as_deref().unwrap_or_default())
         .env("HENCE_ATTEMPT", delivery.attempt.to_string())
         .env("HENCE_DUE_AT", words::rfc3339(delivery.due_at))
-        // Not HENCE_TOKEN: that is the server's own token, which a `hence` run by the command needs.
+        // Not HENCE_TOKEN: that is the server's own token, which a `hence` run by the command
+        // needs.
         .env("HENCE_LEASE_TOKEN", &delivery.token)
         .stdin(Stdio::piped())
         .stdout(if work.keep_output { Stdio::piped() } else { Stdio::inherit() })

@@ -1,0 +1,164 @@
+//! `hence serve`: run a server until a signal ends it.
+
+use std::io::IsTerminal;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use clap::Args;
+use hence_server::config::StoreChoice;
+use hence_server::{Config, ServeError, Server, telemetry};
+use hence_store::memory::MemoryStore;
+use hence_store::{Capabilities, Store};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::oneshot;
+
+use super::serve_flags::ServeFlags;
+use super::store::{open_or_make, store_failure};
+use crate::failure::{Exit, Failure};
+use crate::output::Output;
+
+pub(crate) const EXAMPLES: &str = "\
+Examples:
+  hence serve                                          on 127.0.0.1:7070, in ./hence-data
+  hence serve --listen 127.0.0.1:0 --data /var/lib/hence
+  hence serve --listen 0.0.0.0:7070 --token-file /etc/hence/token
+  hence serve --config hence.toml --print-config       what is set, and where it was said
+
+The first line on stdout is `listening on http://ADDRESS`; logs go to stderr.
+SIGTERM or SIGINT: stop accepting, finish what is under way, make everything durable, end with 0.
+A second one: end at once.";
+
+/// The line that tells a program where the server listens; the address follows.
+pub(crate) const LISTENING: &str = "listening on ";
+
+#[derive(Debug, Args)]
+pub(crate) struct Serve {
+    #[command(flatten)]
+    pub(crate) flags: ServeFlags,
+    /// A TOML file with the same names as the flags
+    #[arg(long, value_name = "FILE", env = "HENCE_CONFIG", hide_env_values = true)]
+    config: Option<PathBuf>,
+    /// Show what is set and where it was said, and end
+    #[arg(long)]
+    print_config: bool,
+    /// Write the address to this file when the server takes work
+    #[arg(long, value_name = "FILE")]
+    port_file: Option<PathBuf>,
+}
+
+pub(crate) fn run(serve: Serve, output: &Output) -> Result<(), Failure> {
+    // Variables that are not text cannot be ours.
+    let environment = std::env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
+    let config = Config::load(serve.flags.0, environment, serve.config.as_deref())
+        .map_err(|error| Failure::new(Exit::Usage, error.to_string()))?;
+    if serve.print_config {
+        return output.raw(config.print().as_bytes());
+    }
+    let _log = telemetry::init(&config)
+        .map_err(|error| Failure::new(Exit::Internal, error.to_string()))?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| Failure::io("starting the server's threads", &error))?;
+    runtime.block_on(serve_until_told(&config, serve.port_file.as_deref(), output))
+}
+
+async fn serve_until_told(
+    config: &Config,
+    port_file: Option<&Path>,
+    output: &Output,
+) -> Result<(), Failure> {
+    let store: Arc<dyn Store> = match &config.store {
+        StoreChoice::Embedded(directory) => open_or_make(directory, output)?,
+        StoreChoice::Memory => Arc::new(MemoryStore::new(1)),
+    };
+    let capabilities = store.capabilities();
+    // Before anything can be asked for: a signal that comes early is not lost.
+    let stop = stop_on_signals(output.clone())?;
+    let server =
+        Server::start(config, store).await.map_err(|error| failure(&error, &config.store))?;
+    let address = server.local_addr();
+    if let Some(file) = port_file {
+        write_port_file(file, address)?;
+    }
+    welcome(address, &config.store, &capabilities, output);
+    output.line(format_args!("{LISTENING}http://{address}"))?;
+    server.run(async { drop(stop.await) }).await;
+    Ok(())
+}
+
+/// Done at the first signal; a second one ends the process. What was acknowledged is durable either
+/// way.
+fn stop_on_signals(output: Output) -> Result<oneshot::Receiver<()>, Failure> {
+    let listen = |kind| signal(kind).map_err(|error| Failure::io("listening for signals", &error));
+    let (mut terminate, mut interrupt) =
+        (listen(SignalKind::terminate())?, listen(SignalKind::interrupt())?);
+    let (tell, stop) = oneshot::channel();
+    tokio::spawn(async move {
+        either(&mut terminate, &mut interrupt).await;
+        // Nobody listens when the server has ended by itself.
+        let _ = tell.send(());
+        either(&mut terminate, &mut interrupt).await;
+        output.warn("ending at once; work under way is delivered again by the next start");
+        std::process::exit(i32::from(Exit::Refused.code()));
+    });
+    Ok(stop)
+}
+
+async fn either(terminate: &mut Signal, interrupt: &mut Signal) {
+    tokio::select! {
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+    }
+}
+
+/// The first screen of a person; a program has the line on stdout.
+fn welcome(address: SocketAddr, store: &StoreChoice, facts: &Capabilities, output: &Output) {
+    if !std::io::stderr().is_terminal() {
+        return;
+    }
+    let place = match store {
+        StoreChoice::Embedded(directory) => directory.display().to_string(),
+        StoreChoice::Memory => "memory, forgotten at the end".to_owned(),
+    };
+    let version = env!("CARGO_PKG_VERSION");
+    output.say(format_args!(
+        "hence {version}, store {} ({}), in {place}",
+        facts.engine,
+        facts.tier.as_str()
+    ));
+    for note in &facts.notes {
+        output.say(format_args!("  {note}"));
+    }
+    let (hook, api) = ("https://example.com/hook", format!("http://{address}"));
+    output.say("Schedule a first job, and see it fire:");
+    output.say(format_args!("  hence add {hook} --in 10s"));
+    output.say(format_args!(
+        "  curl {api}/v1/jobs --json '{{\"url\": \"{hook}\", \"in\": \"10s\"}}'"
+    ));
+    output.say("  hence watch ID");
+    output.say(format_args!("Every request is explained at {api}/docs"));
+}
+
+/// Whole or not at all: whoever waits for the file must not read half an address.
+fn write_port_file(file: &Path, address: SocketAddr) -> Result<(), Failure> {
+    let problem = |error| Failure::io(format_args!("writing {}", file.display()), &error);
+    let mut unfinished = file.as_os_str().to_owned();
+    unfinished.push(".tmp");
+    std::fs::write(&unfinished, format!("http://{address}\n")).map_err(problem)?;
+    std::fs::rename(&unfinished, file).map_err(problem)
+}
+
+fn failure(error: &ServeError, store: &StoreChoice) -> Failure {
+    let directory = match store {
+        StoreChoice::Embedded(directory) => Some(directory.as_path()),
+        StoreChoice::Memory => None,
+    };
+    match error {
+        ServeError::Exposed { .. } => Failure::refused(error.to_string()),
+        ServeError::Bind { .. } => Failure::refused(error.to_string())
+            .fix("stop what listens there, or choose another address with --listen"),
+        ServeError::Start(hence::Error::Store(error)) => store_failure(error, directory),
+        ServeError::Start(_) => Failure::new(Exit::Internal, error.to_string()),
+    }
+}
