@@ -1,0 +1,152 @@
+//! A job's life through the command line.
+
+use crate::support::{DEADLINE, Server, hence, receiver, text};
+
+#[test]
+fn a_job_added_is_a_job_delivered() {
+    let server = Server::start();
+    let (url, requests) = receiver(&[200]);
+    let payload = r#"{"user":  7, "n": 1.0}"#;
+    let id = server.ok(&["add", &url, "--in", "50ms", "--payload", payload, "-H", "X-Trace: abc"]);
+    let request = requests.recv_timeout(DEADLINE).unwrap();
+    assert!(request.starts_with("POST /hook "), "{request}");
+    assert!(request.ends_with(payload), "byte by byte: {request}");
+    assert!(request.to_lowercase().contains("x-trace: abc"), "{request}");
+    assert!(request.to_lowercase().contains("content-type: application/json"), "{request}");
+    let watched = server.ok(&["watch", id.trim()]);
+    assert!(watched.contains("succeeded attempt 1") && watched.contains("late)"), "{watched}");
+    let shown = server.ok(&["show", id.trim()]);
+    assert!(shown.contains("succeeded") && shown.contains("1 of 10"), "{shown}");
+}
+
+#[test]
+fn a_failing_job_is_retried_dies_and_is_replayed() {
+    let server = Server::start();
+    let (url, requests) = receiver(&[503, 500, 200]);
+    let retry = ["--retry-attempts", "2", "--retry-fixed", "10ms", "--retry-jitter", "0"];
+    let id = server.ok(&[&["add", url.as_str(), "--id", "flaky"], &retry[..]].concat());
+    assert_eq!(id.trim(), "flaky");
+    let watched = server.hence(&["watch", "flaky"]);
+    assert_eq!(
+        watched.status.code(),
+        Some(1),
+        "a dead job is a failure: {}",
+        text(&watched.stderr)
+    );
+    assert!(text(&watched.stdout).contains("failed attempt 2"), "{}", text(&watched.stdout));
+    let dead = server.json(&["jobs", "--state", "dead"]);
+    assert_eq!(dead["id"], "flaky");
+    assert_eq!(server.ok(&["replay", "--state", "dead", "--yes"]).trim(), "1 job brought back");
+    server.ok(&["watch", "flaky"]);
+    assert_eq!(requests.iter().take(3).count(), 3);
+}
+
+#[test]
+fn jobs_are_listed_shown_rescheduled_and_cancelled() {
+    let server = Server::start();
+    for id in ["a", "b", "c"] {
+        let place = ["--queue", "mail", "--key", "user/7", "--id", id];
+        server.ok(&[&["add", "--worker", "--in", "1h", "--payload", "hi"], &place[..]].concat());
+    }
+    let listed = server.ok(&["jobs", "--queue", "mail"]);
+    assert_eq!(listed.lines().count(), 4, "a heading and three jobs: {listed}");
+    assert!(listed.contains("in 1 h") && listed.contains("user/7"), "{listed}");
+    let lines = server.ok(&["jobs", "--all", "--json"]);
+    assert_eq!(lines.lines().count(), 3);
+    let one = ["--queue", "mail", "--key", "user/7"];
+    assert_eq!(server.json(&[&["show", "a"], &one[..]].concat())["state"], "scheduled");
+    assert_eq!(server.ok(&[&["show", "a", "--payload"], &one[..]].concat()), "hi");
+    server.ok(&[&["run", "a"], &one[..]].concat());
+    assert_eq!(server.json(&[&["show", "a"], &one[..]].concat())["state"], "ready");
+    server.ok(&[&["cancel", "a"], &one[..]].concat());
+    assert_eq!(server.json(&[&["show", "a"], &one[..]].concat())["state"], "cancelled");
+    let refused = server.hence(&["cancel", "--queue", "mail"]);
+    assert_eq!(refused.status.code(), Some(1), "nobody to ask");
+    assert!(text(&refused.stderr).contains("--yes"));
+    assert_eq!(server.ok(&["cancel", "--queue", "mail", "--yes"]).trim(), "2 jobs cancelled");
+}
+
+#[test]
+fn many_jobs_come_from_a_file_and_bad_lines_are_named() {
+    let server = Server::start();
+    let file = server.directory.path().join("jobs.jsonl");
+    let mut lines: Vec<String> =
+        (0..1_201).map(|n| format!("{{\"id\": \"j{n}\", \"in\": \"1h\"}}")).collect();
+    std::fs::write(&file, lines.join("\n")).unwrap();
+    let file = file.to_str().unwrap();
+    assert_eq!(server.ok(&["add", "--many", file]).lines().count(), 1_201);
+    assert_eq!(server.ok(&["jobs", "--all", "--json"]).lines().count(), 1_201);
+    lines.truncate(2);
+    lines.push(r#"{"id": "bad", "in": "soon"}"#.to_owned());
+    std::fs::write(file, lines.join("\n")).unwrap();
+    let output = server.hence(&["add", "--many", file]);
+    assert_eq!(output.status.code(), Some(1));
+    let said = text(&output.stderr);
+    assert!(
+        said.contains("line 3: in must be a span") && said.contains("2 jobs accepted, 1 refused"),
+        "{said}"
+    );
+}
+
+#[test]
+fn refusals_and_absences_have_their_exit_codes() {
+    let server = Server::start();
+    let check = |arguments: &[&str], code: i32, words: &str| {
+        let output = server.hence(arguments);
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{arguments:?}: {said}");
+        assert!(said.contains(words), "{arguments:?} does not say {words}: {said}");
+        assert!(output.stdout.is_empty(), "{arguments:?} printed data");
+    };
+    check(&["add", "ftp://nowhere"], 1, "(field target.http.url)");
+    check(&["add", "http://a/", "--in", "soon"], 1, "(field in)");
+    check(&["add", "http://a/", "--in", "soon", "--json"], 1, "\"field\":\"in\"");
+    check(&["show", "nothing"], 3, "fix: ");
+    check(&["schedules", "show", "nothing"], 3, "no such schedule");
+    check(&["jobs", "--state", "asleep"], 2, "possible values");
+    check(&["add", "http://a/", "--payload-file", "/nonexistent"], 74, "/nonexistent");
+    let nobody = hence().args(["jobs", "--server", "http://127.0.0.1:1"]).output().unwrap();
+    assert_eq!(nobody.status.code(), Some(4));
+    assert!(text(&nobody.stderr).contains("hence serve"));
+}
+
+#[test]
+fn queues_and_schedules_are_managed() {
+    let server = Server::start();
+    server.ok(&["add", "--worker", "--queue", "mail"]);
+    server.ok(&["queues", "set", "mail", "--concurrency", "5", "--rate", "10/s"]);
+    let listed = server.ok(&["queues", "pause", "mail"]);
+    assert!(listed.contains("paused out, 5 at once, 10 per 1s"), "{listed}");
+    server.ok(&["queues", "resume", "mail"]);
+    assert_eq!(server.json(&["queues", "show", "mail"])["paused_out"], false);
+    server.ok(&["schedules", "put", "tick", "--every", "1h", "--worker", "--queue", "mail"]);
+    let triggered = server.json(&["schedules", "trigger", "tick"]);
+    assert_eq!(triggered["queue"], "mail");
+    let occurrence = server.json(&["schedules", "occurrences", "tick"]);
+    assert_eq!(occurrence["fate"], "triggered");
+    assert!(server.ok(&["schedules", "pause", "tick"]).contains("paused"));
+    assert!(server.ok(&["schedules", "resume", "tick"]).contains("in 1 h"));
+    server.ok(&["schedules", "remove", "tick"]);
+    assert_eq!(server.ok(&["schedules", "list", "--json"]), "");
+    let overview = server.ok(&["watch", "--times", "1"]);
+    assert!(overview.contains("mail"), "{overview}");
+}
+
+#[test]
+fn the_doctor_finds_nothing_and_then_something() {
+    let server = Server::start();
+    assert!(server.ok(&["doctor"]).lines().all(|line| line.starts_with("ok")));
+    let (url, _requests) = receiver(&[410]);
+    server.ok(&["add", &url, "--id", "gone"]);
+    server.hence(&["watch", "gone"]);
+    let found = server.ok(&["doctor"]);
+    assert!(
+        found.contains("warn  dead: 1 job failed for good") && found.contains("fix: "),
+        "{found}"
+    );
+    let nobody = hence().args(["doctor", "--server", "http://127.0.0.1:1"]).output().unwrap();
+    assert_eq!(nobody.status.code(), Some(4));
+    assert!(text(&nobody.stdout).starts_with("fail  server:"));
+    let version = server.json(&["version"]);
+    assert_eq!(version["client"], version["server"]);
+}

@@ -1,0 +1,116 @@
+//! `hence work`: a command for each job, and what its exit code means.
+
+use std::process::Stdio;
+
+use crate::support::{Server, first_line, signal, text};
+
+fn add(server: &Server, id: &str, more: &[&str]) {
+    server.ok(&[&["add", "--worker", "--queue", "q", "--id", id], more].concat());
+}
+
+fn state(server: &Server, id: &str) -> String {
+    let job = server.json(&["show", id, "--queue", "q"]);
+    job["state"].as_str().unwrap().to_owned()
+}
+
+fn work(server: &Server, options: &[&str], script: &str) -> std::process::Output {
+    server.hence(&[&["work", "q"], options, &["--", "sh", "-c", script]].concat())
+}
+
+#[test]
+fn the_command_gets_the_payload_and_the_facts() {
+    let server = Server::start();
+    add(&server, "one", &["--payload", "{\"a\":  1.0}", "--keep-result", "--key", "k"]);
+    let script = "cat; echo \" $HENCE_JOB_ID $HENCE_QUEUE $HENCE_KEY $HENCE_ATTEMPT\"; \
+                  test -n \"$HENCE_LEASE_TOKEN\" && test -n \"$HENCE_DUE_AT\"";
+    let done = work(&server, &["--once", "--keep-output"], script);
+    assert!(done.status.success(), "{}", text(&done.stderr));
+    assert!(text(&done.stderr).contains("q/one attempt 1 done"), "{}", text(&done.stderr));
+    let result = server.ok(&["show", "one", "--queue", "q", "--key", "k", "--result"]);
+    assert_eq!(result, "{\"a\":  1.0} one q k 1\n");
+}
+
+#[test]
+fn the_exit_code_decides() {
+    let server = Server::start();
+    add(&server, "fails", &["--retry-attempts", "1"]);
+    let failed = work(&server, &["--once"], "echo first >&2; echo boom >&2; exit 3");
+    assert_eq!(failed.status.code(), Some(1));
+    let shown = server.json(&["show", "fails", "--queue", "q"]);
+    assert_eq!(
+        (shown["state"].as_str(), shown["finish"]["reason"].as_str()),
+        (Some("dead"), Some("boom"))
+    );
+    add(&server, "not-now", &["--retry-attempts", "1"]);
+    work(&server, &["--once", "--retry-delay", "1h"], "exit 75");
+    let shown = server.json(&["show", "not-now", "--queue", "q"]);
+    assert_eq!(shown["state"], "scheduled", "given back, though it had one attempt only");
+    assert_eq!(shown["attempts"], 0);
+}
+
+#[test]
+fn a_queue_is_drained_by_several_at_once() {
+    let server = Server::start();
+    for n in 0..20 {
+        add(&server, &format!("j{n}"), &[]);
+    }
+    let done = work(&server, &["--drain", "--concurrency", "4"], "cat >/dev/null; echo done");
+    assert!(done.status.success(), "{}", text(&done.stderr));
+    assert_eq!(text(&done.stdout).lines().count(), 20);
+    assert_eq!(server.ok(&["jobs", "--queue", "q", "--json"]), "");
+}
+
+#[test]
+fn a_long_command_keeps_its_lease() {
+    let server = Server::start();
+    add(&server, "long", &["--retry-attempts", "1"]);
+    // The lease would end three times over while the command runs.
+    let done = work(&server, &["--once", "--lease", "400ms"], "sleep 1.5");
+    assert!(done.status.success(), "{}", text(&done.stderr));
+    assert_eq!(state(&server, "long"), "succeeded");
+}
+
+#[test]
+fn a_cancelled_job_ends_its_command() {
+    let server = Server::start();
+    add(&server, "long", &[]);
+    let mut worker = server
+        .command(&[
+            "work",
+            "q",
+            "--once",
+            "--lease",
+            "300ms",
+            "--",
+            "sh",
+            "-c",
+            "echo started; sleep 60",
+        ])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    assert_eq!(first_line(worker.stdout.take().unwrap()).as_deref(), Some("started"));
+    server.ok(&["cancel", "long", "--queue", "q"]);
+    assert_eq!(worker.wait().unwrap().code(), Some(1), "the command was killed, the worker ended");
+    assert_eq!(state(&server, "long"), "cancelled");
+}
+
+#[test]
+fn a_stopped_worker_finishes_or_gives_back() {
+    let server = Server::start();
+    for (id, grace, expected) in [("finished", "30s", "succeeded"), ("given-back", "0s", "ready")] {
+        add(&server, id, &[]);
+        let script = "echo started; sleep 1";
+        let mut worker = server
+            .command(&["work", "q", "--grace", grace, "--", "sh", "-c", script])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        assert_eq!(first_line(worker.stdout.take().unwrap()).as_deref(), Some("started"));
+        signal(&worker, "TERM");
+        assert_eq!(worker.wait().unwrap().code(), Some(0));
+        assert_eq!(state(&server, id), expected);
+    }
+}
