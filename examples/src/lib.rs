@@ -1,1 +1,2 @@
-//! One small runnable program per feature: see the files beside this one.
+//! One small runnable program per feature: see the files in `examples/`, and run one with
+//! `cargo run -p hence-examples --example one_shot`.
