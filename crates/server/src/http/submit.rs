@@ -109,7 +109,8 @@ pub(crate) async fn submit(State(app): State<App>, request: Request) -> Result<R
     let bytes = body::read(request, app.bounds.body_bytes_max).await?;
     let text = body::text(&bytes)?;
     if is_batch(text) {
-        return submit_many(&app, text, repeat.as_deref()).await;
+        // Boxed, so that a single job, the common case, does not carry the state of a batch along.
+        return Box::pin(submit_many(&app, text, repeat.as_deref())).await;
     }
     if bytes.len() > limits::BODY_BYTES_MAX {
         return Err(body::too_large(limits::BODY_BYTES_MAX));
