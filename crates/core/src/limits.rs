@@ -61,6 +61,8 @@ pub const QUEUES_MAX: usize = 10_000;
 pub const SCHEDULES_MAX: usize = 1_000_000;
 /// The shortest interval of a schedule.
 pub const EVERY_MIN: Millis = Millis::new(100);
+/// How long after the epoch a schedule may start: the year 2300, within every calendar's reach.
+pub const START_MAX: Millis = Millis::from_secs(330 * 365 * 24 * 3600);
 /// Times a job may take its process down with it before it is set aside as dead.
 pub const CRASHES_MAX: u32 = 3;
 /// Finished leases remembered so that a repeated acknowledgement is answered as the first was.

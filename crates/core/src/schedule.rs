@@ -74,6 +74,12 @@ impl Schedule {
         if self.every.interval > limits::DUE_AHEAD_MAX {
             return Err(Rejection::invalid("every", "must be at most 200 years"));
         }
+        if self.every.start < Timestamp::EPOCH {
+            return Err(Rejection::invalid("start", "lies before 1970; was it in another unit?"));
+        }
+        if self.every.start > Timestamp::EPOCH.plus(limits::START_MAX) {
+            return Err(Rejection::invalid("start", "lies after the year 2300; was it in another unit?"));
+        }
         self.template.check()
     }
 }

@@ -130,6 +130,7 @@ pub struct Shard {
 impl Shard {
     /// A shard under a new ownership, from what its store has.
     pub fn recover(id: ShardId, epoch: Epoch, config: Config, snapshot: Snapshot) -> Self {
+        assert!(config.window_jobs > 0, "a window of no jobs would be read again and again");
         let seed = config.hash_seed;
         let mut shard = Shard {
             id,
