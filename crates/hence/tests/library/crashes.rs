@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use hence::core::effect::Delivery;
 use hence::core::job::{AttemptEnd, JobState, OnUnknown};
@@ -11,6 +12,7 @@ use hence::store::{ErrorKind, Filter, MemoryStore, Store};
 use hence::testing::{ManualClock, TEST_EPOCH, TestHence};
 use hence::{Builder, Client, Error, NewJob};
 
+use crate::support::disk::Disk;
 use crate::support::scripted::{Scripted, Step};
 use crate::support::{
     HOUR, MINUTE, SECOND, Seen, call, ends, every, lease_one, name, note, start_on, state,
@@ -87,36 +89,57 @@ async fn check_books(client: &Client, seen: &Seen, acknowledged: &[String], row:
     }
 }
 
-#[tokio::test]
-async fn p1_p4_death_at_any_commit_loses_nothing_acknowledged_and_doubles_no_success() {
-    let mut deaths = 0;
-    for commit in 1.. {
-        for made in [false, true] {
-            let row = format!("commit {commit}, made: {made}");
-            let memory: Arc<dyn Store> = Arc::new(MemoryStore::new(1));
-            let dying = if made { Step::MakeAndFail } else { Step::Fail };
-            let store = Scripted::new(Arc::clone(&memory), move |number| {
-                if number < commit { Step::Make } else { dying(ErrorKind::Fatal) }
-            });
-            let (seen, clock) = (Seen::default(), ManualClock::new(TEST_EPOCH));
-            let builder = Builder::new(store).handler("flaky", flaky(&seen)).unwrap();
-            let hence = TestHence::start_at(builder.on_fatal(|_| ()), clock.clone()).await.unwrap();
-            let Err((error, acknowledged)) = live(&hence).await else {
-                assert!(deaths > 50, "only {deaths} moments to die at");
-                return;
-            };
-            assert!(matches!(error, Error::Stopped), "{row}: {error}");
-            drop(hence);
+/// Whether the commit is made at which a life ends.
+type Dying = fn(ErrorKind) -> Step;
 
-            let builder = Builder::new(memory).handler("flaky", flaky(&seen)).unwrap();
-            let hence = TestHence::start_at(builder, clock).await.unwrap();
-            for _ in 0..20 {
-                step(&hence, &hence.client()).await.unwrap();
+/// Lives until the given commit, and then once more. Says whether the first life came so far.
+async fn die_at(disk: &Disk, commit: usize, dying: Dying, row: &str) -> bool {
+    let store = Scripted::new(disk.open(), move |number| {
+        if number < commit { Step::Make } else { dying(ErrorKind::Fatal) }
+    });
+    let (seen, clock) = (Seen::default(), ManualClock::new(TEST_EPOCH));
+    let builder = Builder::new(store).handler("flaky", flaky(&seen)).unwrap();
+    let hence = TestHence::start_at(builder.on_fatal(|_| ()), clock.clone()).await.unwrap();
+    let lived = live(&hence).await;
+    hence.shutdown(Duration::ZERO).await;
+    let Err((error, acknowledged)) = lived else { return false };
+    assert!(matches!(error, Error::Stopped), "{row}: {error}");
+
+    let builder = Builder::new(disk.open()).handler("flaky", flaky(&seen)).unwrap();
+    let hence = TestHence::start_at(builder, clock).await.unwrap();
+    for _ in 0..20 {
+        step(&hence, &hence.client()).await.unwrap();
+    }
+    check_books(&hence.client(), &seen, &acknowledged, row).await;
+    true
+}
+
+/// Dies at every so many-th commit, made or not. Says how often that was.
+async fn die_often(engine: usize, apart: usize) -> usize {
+    let mut deaths = 0;
+    let ways: [(&str, Dying); 2] = [("made", Step::MakeAndFail), ("not made", Step::Fail)];
+    for commit in (1..).step_by(apart) {
+        for (how, dying) in ways {
+            let (name, disk) = &Disk::of_each_engine()[engine];
+            if !die_at(disk, commit, dying, &format!("{name}, commit {commit}, {how}")).await {
+                return deaths;
             }
-            check_books(&hence.client(), &seen, &acknowledged, &row).await;
             deaths += 1;
         }
     }
+    deaths
+}
+
+#[tokio::test]
+async fn p1_p4_death_at_any_commit_loses_nothing_acknowledged_and_doubles_no_success() {
+    let deaths = die_often(0, 1).await;
+    assert!(deaths > 50, "only {deaths} moments to die at");
+}
+
+#[tokio::test]
+async fn p1_p4_death_at_many_commits_on_disk() {
+    let deaths = die_often(1, 9).await;
+    assert!(deaths > 5, "only {deaths} moments to die at");
 }
 
 #[tokio::test]

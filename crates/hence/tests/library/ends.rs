@@ -15,6 +15,7 @@ use hence::{Builder, Error, NewJob};
 use std::time::Duration;
 use tokio::sync::{Semaphore, mpsc};
 
+use crate::support::disk::Disk;
 use crate::support::scripted::{Gate, Scripted, Step};
 use crate::support::{
     DEADLINE, HOUR, Seen, call, ends, lease_one, name, note, patient_call, start, start_on, state,
@@ -87,9 +88,14 @@ async fn a_shutdown_lets_what_is_under_way_finish() {
 
 #[tokio::test]
 async fn p9_what_does_not_finish_in_time_is_given_back_and_delivered_again() {
-    let store = Arc::new(MemoryStore::new(1));
+    for (engine, disk) in Disk::of_each_engine() {
+        give_back(&disk, engine).await;
+    }
+}
+
+async fn give_back(disk: &Disk, engine: &str) {
     let (slow, mut begins) = Slow::new();
-    let builder = Builder::new(store.clone()).handler("slow", slow.handler()).unwrap();
+    let builder = Builder::new(disk.open()).handler("slow", slow.handler()).unwrap();
     let hence = TestHence::start(builder).await.unwrap();
     let clock = hence.clock().clone();
     hence.client().add(slow_job()).await.unwrap();
@@ -98,14 +104,14 @@ async fn p9_what_does_not_finish_in_time_is_given_back_and_delivered_again() {
     assert!(!slow.ended.load(Ordering::SeqCst), "it was stopped");
 
     slow.may_end.add_permits(1);
-    let builder = Builder::new(store).handler("slow", slow.handler()).unwrap();
+    let builder = Builder::new(disk.open()).handler("slow", slow.handler()).unwrap();
     let hence = TestHence::start_at(builder, clock).await.unwrap();
     within(hence.settle()).await.unwrap();
-    assert_eq!(begins.recv().await, Some(1), "the same attempt");
+    assert_eq!(begins.recv().await, Some(1), "{engine}: the same attempt");
     let attempts = hence.client().attempts(name("slow")).await.unwrap();
-    assert!(attempts[0].token < attempts[1].token, "a higher token");
+    assert!(attempts[0].token < attempts[1].token, "{engine}: a higher token");
     let expected = [(1, AttemptEnd::Released), (1, AttemptEnd::Succeeded)];
-    assert_eq!(ends(&hence.client(), &name("slow")).await, expected);
+    assert_eq!(ends(&hence.client(), &name("slow")).await, expected, "{engine}");
 }
 
 #[tokio::test]
@@ -122,23 +128,18 @@ async fn a_waiting_worker_is_sent_home() {
 
 #[tokio::test]
 async fn p9_a_pulled_job_stays_with_its_worker_over_a_restart() {
-    let store = Arc::new(MemoryStore::new(1));
-    for gracefully in [true, false] {
-        let hence = start_on(Builder::new(store.clone()), &Seen::default()).await;
+    for (engine, disk) in Disk::of_each_engine() {
+        let hence = start_on(Builder::new(disk.open()), &Seen::default()).await;
         let clock = hence.clock().clone();
         hence.client().add(NewJob::worker().id("job").unwrap()).await.unwrap();
         let leased = lease_one(&hence.client(), "default").await;
-        if gracefully {
-            hence.shutdown(DEADLINE).await;
-        } else {
-            drop(hence);
-        }
-        let hence = TestHence::start_at(Builder::new(store.clone()), clock).await.unwrap();
-        let client = hence.client();
-        assert!(client.lease(call(&["default"], 1)).await.unwrap().is_empty(), "it has an owner");
-        client.ack(leased.lease.token, None).await.unwrap();
-        assert_eq!(ends(&client, &name("job")).await, [(1, AttemptEnd::Succeeded)]);
         hence.shutdown(DEADLINE).await;
+        let hence = TestHence::start_at(Builder::new(disk.open()), clock).await.unwrap();
+        let client = hence.client();
+        assert!(client.lease(call(&["default"], 1)).await.unwrap().is_empty(), "{engine}: taken");
+        client.ack(leased.lease.token, None).await.unwrap();
+        let expected = [(1, AttemptEnd::Succeeded)];
+        assert_eq!(ends(&client, &name("job")).await, expected, "{engine}");
     }
 }
 

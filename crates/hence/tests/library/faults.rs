@@ -84,7 +84,7 @@ async fn p1_p4_a_store_that_fails_at_random_loses_nothing_and_doubles_nothing() 
         let client = hence.client();
         let given = |n: u64| {
             let text = n.to_string();
-            note(&text).id(&text).unwrap().after(Millis::from_secs(n % 5))
+            note(&text).id(&text).unwrap().after(Millis::from_secs(1 + n % 5))
         };
         // Each twice: the second one replaces the first, by way of a look into the store.
         for _ in 0..2 {

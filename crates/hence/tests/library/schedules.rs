@@ -1,16 +1,15 @@
 //! Schedules: every tick makes a job, and every tick is accounted for.
 
-use std::sync::Arc;
-
 use hence::core::error::Rejection;
 use hence::core::id::{HandlerName, ScheduleId};
 use hence::core::job::{JobSpec, Payload, Target};
 use hence::core::schedule::{Every, Fate, Schedule};
 use hence::core::time::{Millis, Timestamp};
-use hence::store::{Filter, MemoryStore};
+use hence::store::Filter;
 use hence::testing::{TEST_EPOCH, TestHence};
 use hence::{Builder, Client};
 
+use crate::support::disk::Disk;
 use crate::support::{DEADLINE, HOUR, MINUTE, Seen, queue, start, start_on};
 
 fn id() -> ScheduleId {
@@ -91,24 +90,19 @@ async fn p8_ticks_missed_are_counted_and_stood_for_by_the_last() {
 
 #[tokio::test]
 async fn p8_a_restart_neither_repeats_nor_loses_a_tick() {
-    for gracefully in [true, false] {
+    for (engine, disk) in Disk::of_each_engine() {
         let seen = Seen::default();
-        let store = Arc::new(MemoryStore::new(1));
-        let hence = start_on(Builder::new(store.clone()), &seen).await;
+        let hence = start_on(Builder::new(disk.open()), &seen).await;
         let clock = hence.clock().clone();
         hence.client().put_schedule(schedule()).await.unwrap();
         hence.advance(Millis::from_secs(11 * 60)).await.unwrap();
-        if gracefully {
-            hence.shutdown(DEADLINE).await;
-        } else {
-            drop(hence);
-        }
-        let builder = Builder::new(store).handler("note", seen.note()).unwrap();
+        hence.shutdown(DEADLINE).await;
+        let builder = Builder::new(disk.open()).handler("note", seen.note()).unwrap();
         let hence = TestHence::start_at(builder, clock).await.unwrap();
         hence.advance(Millis::from_secs(20 * 60)).await.unwrap();
         let expected = [(1, "ran"), (11, "ran"), (21, "ran"), (31, "ran")];
-        assert_eq!(accounts(&hence.client()).await, expected);
-        assert_eq!(seen.calls().len(), 4);
+        assert_eq!(accounts(&hence.client()).await, expected, "{engine}");
+        assert_eq!(seen.calls().len(), 4, "{engine}");
     }
 }
 

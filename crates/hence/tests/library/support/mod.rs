@@ -1,5 +1,6 @@
 //! What the tests share: a recording handler, short names for things, and a deadline for waiting.
 
+pub(crate) mod disk;
 pub(crate) mod receiver;
 pub(crate) mod scripted;
 
