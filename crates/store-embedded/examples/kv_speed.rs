@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use hence_store_embedded::kv::disk::{Disk, RealDisk};
-use hence_store_embedded::kv::{Kv, Options, WriteBatch};
+use hence_store_embedded::kv::{Kv, Options, Read, WriteBatch};
 
 const SEGMENT_BYTES: u64 = 16 * 1024 * 1024;
 

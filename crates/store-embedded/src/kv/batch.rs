@@ -5,7 +5,7 @@
 //!
 //! ```text
 //! operation:  tag u8 | key length u16 | value length u32 | key | value
-//! tag:        1 put, 2 delete, 3 delete fresh
+//! tag:        1 put, 2 delete, 3 put of a fresh key
 //! ```
 
 use bytes::Bytes;
@@ -17,7 +17,7 @@ pub(super) const OPERATION_HEAD: usize = 7;
 
 const PUT: u8 = 1;
 const DELETE: u8 = 2;
-const DELETE_FRESH: u8 = 3;
+const PUT_FRESH: u8 = 3;
 
 /// Changes that become durable and visible together.
 #[derive(Debug, Default, Clone)]
@@ -38,25 +38,32 @@ impl WriteBatch {
         WriteBatch { operations: Vec::with_capacity(bytes), count: 0, note: None }
     }
 
-    /// Stores the value under the key, replacing what is there.
-    pub fn put(&mut self, key: &[u8], value: &[u8]) {
-        self.push(PUT, key, |out| out.extend_from_slice(value));
-    }
-
-    /// Like [`WriteBatch::put`], with the value written by the caller straight into the batch.
+    /// Stores the value under the key, replacing what is there. The caller writes it straight
+    /// into the batch.
     pub fn put_with(&mut self, key: &[u8], write: impl FnOnce(&mut Vec<u8>)) {
         self.push(PUT, key, write);
+    }
+
+    /// Stores the value under the key, replacing what is there.
+    pub fn put(&mut self, key: &[u8], value: &[u8]) {
+        self.put_with(key, |out| out.extend_from_slice(value));
+    }
+
+    /// Like [`WriteBatch::put_with`], with the promise that the key has no value at this moment.
+    /// If it is removed before the memtable is written out, put and removal vanish together and
+    /// leave nothing: most jobs end this way. A broken promise brings an old value back.
+    pub fn put_fresh_with(&mut self, key: &[u8], write: impl FnOnce(&mut Vec<u8>)) {
+        self.push(PUT_FRESH, key, write);
+    }
+
+    /// Like [`WriteBatch::put`], with the promise of [`WriteBatch::put_fresh_with`].
+    pub fn put_fresh(&mut self, key: &[u8], value: &[u8]) {
+        self.put_fresh_with(key, |out| out.extend_from_slice(value));
     }
 
     /// Removes the key; nothing happens if it is not there.
     pub fn delete(&mut self, key: &[u8]) {
         self.push(DELETE, key, |_| {});
-    }
-
-    /// Removes a key that was never in the store before its present life: if it was put since the
-    /// memtable was last written out, put and removal vanish and leave no tombstone.
-    pub fn delete_fresh(&mut self, key: &[u8]) {
-        self.push(DELETE_FRESH, key, |_| {});
     }
 
     /// Keeps a small blob with the batch; the last one committed is given back at open.
@@ -116,7 +123,7 @@ impl WriteBatch {
 pub(super) enum Kind {
     Put,
     Delete,
-    DeleteFresh,
+    PutFresh,
 }
 
 /// One decoded operation: where its key and value lie in the buffer it came from.
@@ -134,7 +141,7 @@ pub(super) fn decode(buffer: &[u8], at: usize) -> Option<Operation> {
     let kind = match head[0] {
         PUT => Kind::Put,
         DELETE => Kind::Delete,
-        DELETE_FRESH => Kind::DeleteFresh,
+        PUT_FRESH => Kind::PutFresh,
         _ => return None,
     };
     let key_bytes = u16::from_le_bytes([head[1], head[2]]) as usize;

@@ -12,7 +12,7 @@ use bytes::Bytes;
 use super::batch::WriteBatch;
 use super::error::{Error, Result};
 use super::frame::{self, FRAME_HEAD};
-use super::limits::{FROZEN_MAX, FULL_RETRY_MS};
+use super::limits::{FRAME_BYTES_MAX, FROZEN_MAX, FULL_RETRY_MS, GROUP_BYTES_MAX};
 use super::options::Background;
 use super::segment::SEGMENT_HEAD;
 use super::state::{State, Writer, lock, write};
@@ -20,21 +20,22 @@ use super::state::{State, Writer, lock, write};
 impl State {
     /// Commits the batches in order; returns the sequence of the last frame.
     pub(super) fn commit(&self, batches: &[WriteBatch]) -> Result<u64> {
-        let frame_max = (self.options.segment_bytes as usize).saturating_sub(SEGMENT_HEAD);
-        for batch in batches {
-            let bytes = frame::frame_bytes(std::slice::from_ref(batch));
-            if bytes > frame_max {
-                return Err(Error::TooLarge { bytes, bytes_max: frame_max - FRAME_HEAD });
-            }
-        }
         let mut writer = lock(&self.writer);
         self.check_alive()?;
         let mut rest = batches;
         while !rest.is_empty() {
-            let (group, later) = rest.split_at(group_len(rest, frame_max / 4));
-            self.commit_frame(&mut writer, group)?;
+            let (group, later) = rest.split_at(group_len(rest));
+            self.commit_frame(&mut writer, group, || {})?;
             rest = later;
         }
+        Ok(writer.next_sequence - 1)
+    }
+
+    /// Commits one batch; `then` runs in the instant in which it becomes visible.
+    pub(super) fn commit_then(&self, batch: &WriteBatch, then: impl FnOnce()) -> Result<u64> {
+        let mut writer = lock(&self.writer);
+        self.check_alive()?;
+        self.commit_frame(&mut writer, std::slice::from_ref(batch), then)?;
         Ok(writer.next_sequence - 1)
     }
 
@@ -57,7 +58,16 @@ impl State {
         Ok(())
     }
 
-    fn commit_frame(&self, writer: &mut Writer, batches: &[WriteBatch]) -> Result<()> {
+    fn commit_frame(
+        &self,
+        writer: &mut Writer,
+        batches: &[WriteBatch],
+        then: impl FnOnce(),
+    ) -> Result<()> {
+        let bytes = frame::frame_bytes(batches);
+        if bytes > FRAME_BYTES_MAX {
+            return Err(Error::TooLarge { bytes, bytes_max: FRAME_BYTES_MAX });
+        }
         // Before the write, not after: a commit that has to wait or fail here wrote nothing.
         if writer.memtable_bytes > self.options.memtable_bytes {
             self.freeze(writer)?;
@@ -65,9 +75,12 @@ impl State {
         }
         writer.buffer.clear();
         frame::build(&mut writer.buffer, batches);
-        // More than one step only if segments were made shorter by an earlier configuration.
-        while writer.end + writer.buffer.len() as u64 > writer.segment.bytes {
-            self.next_segment(writer)?;
+        if writer.end + bytes as u64 > writer.segment.bytes {
+            // A retry after a lack of space must not use up one ready segment after another.
+            if writer.end > SEGMENT_HEAD as u64 {
+                self.next_segment(writer)?;
+            }
+            self.make_fit(writer, bytes as u64)?;
         }
         frame::seal(&mut writer.buffer, writer.next_sequence, writer.segment.epoch);
         let stored = store_frame(writer);
@@ -80,7 +93,7 @@ impl State {
         writer.next_sequence += 1;
         let note = batches.iter().rev().find_map(WriteBatch::note).cloned();
         let frame = writer.buffer.split().freeze();
-        writer.memtable_bytes = self.apply(sequence, &frame, note, batches);
+        writer.memtable_bytes = self.apply(sequence, &frame, note, batches, then);
         Ok(())
     }
 
@@ -91,6 +104,7 @@ impl State {
         frame: &Bytes,
         note: Option<Bytes>,
         batches: &[WriteBatch],
+        then: impl FnOnce(),
     ) -> usize {
         let start = FRAME_HEAD + note.as_ref().map_or(0, Bytes::len);
         let bytes: usize = batches.iter().map(WriteBatch::bytes).sum();
@@ -101,6 +115,7 @@ impl State {
         let applied = active.apply(sequence, frame.slice(start..start + bytes), note);
         assert!(applied.is_some(), "what was just encoded decodes");
         self.last_sequence.store(sequence, Ordering::Release);
+        then();
         active.bytes()
     }
 
@@ -132,6 +147,22 @@ impl State {
         Ok(())
     }
 
+    /// Lengthens the still empty segment for a record that is larger than segments usually are.
+    fn make_fit(&self, writer: &mut Writer, frame_bytes: u64) -> Result<()> {
+        assert_eq!(writer.end, SEGMENT_HEAD as u64, "only an empty segment changes its length");
+        let bytes = writer.end + frame_bytes;
+        if bytes > writer.segment.bytes {
+            let lengthened = self.segments.lengthen(&writer.segment, bytes);
+            if let Err(error) = &lengthened
+                && !error.is_full()
+            {
+                self.end_with(error);
+            }
+            writer.segment.bytes = lengthened?;
+        }
+        Ok(())
+    }
+
     fn wait_for_frozen_room(&self) -> Result<()> {
         loop {
             let seen = self.bell.count();
@@ -157,12 +188,12 @@ fn store_frame(writer: &Writer) -> Result<()> {
 }
 
 /// How many of the batches go into one frame: as many as fit, and at least one.
-fn group_len(batches: &[WriteBatch], bytes_max: usize) -> usize {
+fn group_len(batches: &[WriteBatch]) -> usize {
     let mut bytes = FRAME_HEAD;
     let mut count = 0;
     for batch in batches {
         bytes += batch.bytes() + batch.note().map_or(0, Bytes::len);
-        if count > 0 && bytes > bytes_max {
+        if count > 0 && bytes > GROUP_BYTES_MAX {
             break;
         }
         count += 1;

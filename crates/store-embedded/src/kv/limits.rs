@@ -10,6 +10,13 @@ pub const NOTE_BYTES_MAX: usize = 256 * 1024;
 /// reading one at open takes milliseconds.
 pub const SEGMENT_BYTES: u64 = 16 * 1024 * 1024;
 
+/// One commit is one record; a larger one gets a segment of its own length, up to here: far more
+/// than a request may carry, and little enough to be read back into memory.
+pub const FRAME_BYTES_MAX: usize = 1024 * 1024 * 1024;
+
+/// Batches of a group are collected into records of about this size.
+pub const GROUP_BYTES_MAX: usize = 4 * 1024 * 1024;
+
 /// Segments kept ready: with the default size 64 MiB in which acknowledged work can still be
 /// finished after the disk has become full.
 pub const SPARES_READY: usize = 4;

@@ -36,7 +36,7 @@ struct Slot {
     /// `TOMBSTONE` for a removed key.
     value_len: u32,
     key_len: u16,
-    /// The key may also be in an older place, so its removal must leave a tombstone.
+    /// An older place may hold a value of the key, so its removal must leave a tombstone.
     covers: bool,
 }
 
@@ -134,22 +134,20 @@ impl Memtable {
 
     fn apply_one(&mut self, kind: Kind, key: Key, slot: Slot) {
         match (kind, self.entries.entry(key)) {
-            (Kind::Put, Entry::Vacant(vacant)) => {
-                vacant.insert(slot);
+            (Kind::Put | Kind::PutFresh, Entry::Vacant(vacant)) => {
+                vacant.insert(Slot { covers: kind == Kind::Put, ..slot });
             }
-            (Kind::Put, Entry::Occupied(mut old)) => {
-                let covers = old.get().covers || old.get().value_len == TOMBSTONE;
+            (Kind::Put | Kind::PutFresh, Entry::Occupied(mut old)) => {
+                let covers = old.get().covers;
                 old.insert(Slot { covers, ..slot });
             }
-            (Kind::DeleteFresh, Entry::Occupied(old))
-                if !old.get().covers && old.get().value_len != TOMBSTONE =>
-            {
+            (Kind::Delete, Entry::Occupied(old)) if !old.get().covers => {
                 old.remove();
             }
-            (Kind::Delete | Kind::DeleteFresh, Entry::Vacant(vacant)) => {
+            (Kind::Delete, Entry::Vacant(vacant)) => {
                 vacant.insert(Slot { value_len: TOMBSTONE, covers: true, ..slot });
             }
-            (Kind::Delete | Kind::DeleteFresh, Entry::Occupied(mut old)) => {
+            (Kind::Delete, Entry::Occupied(mut old)) => {
                 old.insert(Slot { value_len: TOMBSTONE, covers: true, ..slot });
             }
         }
@@ -244,19 +242,21 @@ mod tests {
     #[test]
     fn a_fresh_key_leaves_nothing_behind() {
         let mut table = Memtable::default();
-        apply(&mut table, |batch| batch.put(b"a", b"1"));
-        apply(&mut table, |batch| batch.delete_fresh(b"a"));
+        apply(&mut table, |batch| batch.put_fresh(b"a", b"1"));
+        apply(&mut table, |batch| batch.put(b"a", b"2"));
+        apply(&mut table, |batch| batch.delete(b"a"));
         assert_eq!((table.get(b"a"), table.len()), (Found::Unknown, 0));
     }
 
     #[test]
-    fn a_fresh_removal_of_a_key_put_elsewhere_leaves_a_tombstone() {
+    fn a_removal_that_older_places_need_stays() {
         let mut table = Memtable::default();
-        apply(&mut table, |batch| batch.delete_fresh(b"a"));
+        apply(&mut table, |batch| batch.put(b"a", b"1"));
+        apply(&mut table, |batch| batch.delete(b"a"));
         assert_eq!(table.get(b"a"), Found::Removed);
-        // The put hides a tombstone that older places still need.
-        apply(&mut table, |batch| batch.put(b"a", b"2"));
-        apply(&mut table, |batch| batch.delete_fresh(b"a"));
+        // Fresh now, but the tombstone it stands on is still needed.
+        apply(&mut table, |batch| batch.put_fresh(b"a", b"2"));
+        apply(&mut table, |batch| batch.delete(b"a"));
         assert_eq!(table.get(b"a"), Found::Removed);
     }
 

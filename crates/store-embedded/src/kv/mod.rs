@@ -121,7 +121,7 @@ pub use error::{Error, Result};
 pub use options::{Background, DropFilter, Options, Pressure, PressureListener};
 pub use recover::OpenReport;
 pub use repair::{GivenUp, RepairReport, repair};
-pub use scan::{Span, Visit};
+pub use scan::{Pinned, Read, Span, Visit};
 pub use survey::{Finding, TornTail};
 
 use disk::Disk;
@@ -175,20 +175,27 @@ impl Kv {
         self.commit_group(std::slice::from_ref(batch))
     }
 
+    /// The same; `then` runs in the instant in which the batch becomes visible, so that what the
+    /// caller keeps in memory changes together with what is stored. It must not use the store.
+    pub fn commit_then(&self, batch: &WriteBatch, then: impl FnOnce()) -> Result<u64> {
+        self.state.commit_then(batch, then)
+    }
+
     /// Commits several batches with one sync, unless they are too much for one record. Each is
     /// atomic; after a crash the first ones may be there without the later ones.
     pub fn commit_group(&self, batches: &[WriteBatch]) -> Result<u64> {
         self.state.commit(batches)
     }
 
-    /// The value under the key.
-    pub fn get(&self, key: &[u8]) -> Result<Option<Bytes>> {
-        self.state.get(key)
+    /// Stops the moment for several reads. Commits wait for it to be dropped: be quick, and ask
+    /// the pinned moment only, never the store itself.
+    pub fn pin(&self) -> Pinned<'_> {
+        self.state.pin()
     }
 
-    /// Visits the entries of the span in order until the visitor breaks.
-    pub fn scan(&self, span: Span<'_>, direction: Direction, visit: &mut Visit<'_>) -> Result<()> {
-        self.state.scan(span, direction, visit)
+    /// The sequence of the last commit that is visible.
+    pub fn last_sequence(&self) -> u64 {
+        self.state.last_sequence.load(Ordering::Acquire)
     }
 
     /// The last note that was committed.
@@ -239,7 +246,7 @@ impl Kv {
         let view = self.state.snapshot();
         let metas = || view.tables.iter().map(|table| &table.meta);
         Stats {
-            last_sequence: self.state.last_sequence.load(Ordering::Acquire),
+            last_sequence: self.last_sequence(),
             tables: view.tables.len(),
             table_bytes: metas().map(|meta| meta.bytes).sum(),
             table_entries: metas().map(|meta| meta.entries).sum(),
@@ -249,6 +256,16 @@ impl Kv {
             frozen: view.frozen.len(),
             spares: lock(&self.state.shelf).ready.len(),
         }
+    }
+}
+
+impl Read for Kv {
+    fn get(&self, key: &[u8]) -> Result<Option<Bytes>> {
+        self.state.get(key)
+    }
+
+    fn scan(&self, span: Span<'_>, direction: Direction, visit: &mut Visit<'_>) -> Result<()> {
+        self.state.scan(span, direction, visit)
     }
 }
 

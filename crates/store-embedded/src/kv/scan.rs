@@ -2,9 +2,11 @@
 //!
 //! A range is read in pieces. What the live memtable has of a piece is copied out under its lock,
 //! so a reader that waits for the disk never keeps a commit waiting. A scan is therefore not a
-//! snapshot: a change made while it runs is seen or not seen, key by key, but never half of one.
+//! snapshot: a change made while it runs is seen or not seen, key by key. Whoever needs one moment
+//! for several reads pins it, and keeps it short.
 
 use std::ops::{Bound, ControlFlow};
+use std::sync::{Arc, RwLockReadGuard};
 
 use bytes::Bytes;
 
@@ -12,6 +14,7 @@ use super::cursor::{Cursor, Direction, Found, ItemCursor, Merge};
 use super::error::Result;
 use super::limits::SCAN_CHUNK;
 use super::memtable::Item;
+use super::memtable::Memtable;
 use super::state::{State, View, read};
 use super::table::TableCursor;
 
@@ -39,12 +42,50 @@ impl<'a> Span<'a> {
     }
 }
 
+/// Something that can be read: the store as it changes, or one moment of it.
+pub trait Read {
+    /// The value under the key.
+    fn get(&self, key: &[u8]) -> Result<Option<Bytes>>;
+
+    /// Visits the entries of the span in order until the visitor breaks.
+    fn scan(&self, span: Span<'_>, direction: Direction, visit: &mut Visit<'_>) -> Result<()>;
+}
+
+/// One moment of the store. While it is held, commits become durable but wait to be visible.
+#[derive(Debug)]
+pub struct Pinned<'a> {
+    state: &'a State,
+    active: RwLockReadGuard<'a, Memtable>,
+    view: Arc<View>,
+}
+
+impl Read for Pinned<'_> {
+    fn get(&self, key: &[u8]) -> Result<Option<Bytes>> {
+        self.state.find_in(self.active.get(key), &self.view, key).map(value_of)
+    }
+
+    fn scan(&self, span: Span<'_>, direction: Direction, visit: &mut Visit<'_>) -> Result<()> {
+        let items = self.active.range(span.from, span.to);
+        let newest: Box<dyn Cursor + '_> = match direction {
+            Direction::Forward => Box::new(ItemCursor::new(items)),
+            Direction::Backward => Box::new(ItemCursor::new(items.rev())),
+        };
+        let mut merge = self.state.merge_of(newest, &self.view, span, direction)?;
+        walk(&mut merge, span, direction, None, visit).map(drop)
+    }
+}
+
 impl State {
+    pub(super) fn pin(&self) -> Pinned<'_> {
+        let active = read(&self.active);
+        let view = self.snapshot();
+        Pinned { state: self, active, view }
+    }
+
     pub(super) fn get(&self, key: &[u8]) -> Result<Option<Bytes>> {
-        match self.find(key)? {
-            Found::Value(value) => Ok(Some(value)),
-            Found::Removed | Found::Unknown => Ok(None),
-        }
+        // The live memtable first: what is frozen meanwhile is then found in the view.
+        let newest = read(&self.active).get(key);
+        self.find_in(newest, &self.snapshot(), key).map(value_of)
     }
 
     pub(super) fn scan(
@@ -67,14 +108,11 @@ impl State {
         }
     }
 
-    /// Asks the places from the newest to the oldest until one knows the key.
-    fn find(&self, key: &[u8]) -> Result<Found> {
-        // The live memtable first: what is frozen meanwhile is then found in the view.
-        let found = read(&self.active).get(key);
-        if found != Found::Unknown {
-            return Ok(found);
+    /// Asks the places behind the newest, down to the oldest, until one knows the key.
+    fn find_in(&self, newest: Found, view: &View, key: &[u8]) -> Result<Found> {
+        if newest != Found::Unknown {
+            return Ok(newest);
         }
-        let view = self.snapshot();
         for memtable in &view.frozen {
             let found = memtable.get(key);
             if found != Found::Unknown {
@@ -107,34 +145,20 @@ impl State {
         let view = self.snapshot();
         drop(active);
         let last = (items.len() == SCAN_CHUNK).then(|| items[SCAN_CHUNK - 1].key.clone());
-        let mut merge = self.merge_of(items, &view, span, direction)?;
-        while let Some(cursor) = merge.current() {
-            let Some(key) = cursor.key() else { break };
-            if is_past_end(key, span, direction) {
-                return Ok(None);
-            }
-            if last.as_ref().is_some_and(|last| is_past(key, last, direction)) {
-                return Ok(last);
-            }
-            if let Some(value) = cursor.value_bytes()
-                && visit(key, value).is_break()
-            {
-                return Ok(None);
-            }
-            merge.step()?;
-        }
-        Ok(last)
+        let newest = Box::new(ItemCursor::new(items.into_iter()));
+        let mut merge = self.merge_of(newest, &view, span, direction)?;
+        let ended = walk(&mut merge, span, direction, last.as_ref(), visit)?;
+        Ok(last.filter(|_| ended == Ended::AtLast))
     }
 
     fn merge_of<'a>(
         &'a self,
-        items: Vec<Item>,
+        newest: Box<dyn Cursor + 'a>,
         view: &'a View,
         span: Span<'_>,
         direction: Direction,
     ) -> Result<Merge<'a>> {
-        let mut cursors: Vec<Box<dyn Cursor + 'a>> = Vec::new();
-        cursors.push(Box::new(ItemCursor::new(items.into_iter())));
+        let mut cursors = vec![newest];
         for memtable in &view.frozen {
             let items = memtable.range(span.from, span.to);
             match direction {
@@ -151,6 +175,48 @@ impl State {
             cursors.push(Box::new(cursor));
         }
         Ok(Merge::new(cursors, direction))
+    }
+}
+
+/// Why a walk ended.
+#[derive(Debug, PartialEq, Eq)]
+enum Ended {
+    /// Everything up to the last key of the piece was visited; more may follow.
+    AtLast,
+    /// The span or the visitor's interest is over.
+    ForGood,
+}
+
+/// Visits what the merge yields, up to the end of the span or past the last key of the piece.
+fn walk(
+    merge: &mut Merge<'_>,
+    span: Span<'_>,
+    direction: Direction,
+    last: Option<&Bytes>,
+    visit: &mut Visit<'_>,
+) -> Result<Ended> {
+    while let Some(cursor) = merge.current() {
+        let Some(key) = cursor.key() else { break };
+        if is_past_end(key, span, direction) {
+            return Ok(Ended::ForGood);
+        }
+        if last.is_some_and(|last| is_past(key, last, direction)) {
+            return Ok(Ended::AtLast);
+        }
+        if let Some(value) = cursor.value_bytes()
+            && visit(key, value).is_break()
+        {
+            return Ok(Ended::ForGood);
+        }
+        merge.step()?;
+    }
+    Ok(Ended::AtLast)
+}
+
+fn value_of(found: Found) -> Option<Bytes> {
+    match found {
+        Found::Value(value) => Some(value),
+        Found::Removed | Found::Unknown => None,
     }
 }
 

@@ -71,6 +71,19 @@ impl SegmentMaker {
         Ok(Segment { number, epoch, bytes: self.bytes, path, file })
     }
 
+    /// Makes an empty segment longer; its new length. A crash in between leaves a file that is
+    /// longer than its header says, which is the same as a shorter one.
+    pub(super) fn lengthen(&self, segment: &Segment, bytes: u64) -> Result<u64> {
+        let failed = |operation| move |cause| Error::full_or_fatal(operation, &segment.path, cause);
+        segment.file.preallocate(bytes).map_err(failed("reserve space for"))?;
+        segment.file.truncate(bytes).map_err(failed("set the length of"))?;
+        segment.file.sync_data().map_err(failed("sync"))?;
+        let header = encode_header(self.store_id, segment.number, segment.epoch, bytes);
+        segment.file.write_at(&header, 0).map_err(failed("write"))?;
+        segment.file.sync_data().map_err(failed("sync"))?;
+        Ok(bytes)
+    }
+
     fn fill(
         &self,
         temporary: &Path,
@@ -124,10 +137,11 @@ pub(super) fn read_segment(
 ) -> Result<SegmentImage> {
     let path = segment_path(dir, number);
     let content = read_file(disk, &path)?;
-    let (found, epoch) = decode_header(&path, &content, store_id)?;
+    let (found, epoch, bytes) = decode_header(&path, &content, store_id)?;
     if found != number {
         return Err(Error::corrupt(&path, 16, format!("the header is that of segment {found}")));
     }
+    let content = content.slice(..bytes as usize);
     Ok(SegmentImage { path, number, epoch, content })
 }
 
@@ -161,7 +175,8 @@ fn encode_header(store_id: [u8; 16], number: u64, epoch: u64, bytes: u64) -> [u8
     header
 }
 
-fn decode_header(path: &Path, content: &[u8], store_id: [u8; 16]) -> Result<(u64, u64)> {
+/// Number, epoch and length.
+fn decode_header(path: &Path, content: &[u8], store_id: [u8; 16]) -> Result<(u64, u64, u64)> {
     let damaged = |what: &str| Error::corrupt(path, 0, what);
     let header = content.get(..SEGMENT_HEAD).ok_or_else(|| damaged("no room for a header"))?;
     let short = || damaged("no room for a header");
@@ -182,11 +197,11 @@ fn decode_header(path: &Path, content: &[u8], store_id: [u8; 16]) -> Result<(u64
     if fields.array() != Some(store_id) {
         return Err(damaged("the segment belongs to another store"));
     }
-    if bytes != content.len() as u64 {
+    if bytes > content.len() as u64 {
         let what = format!("the segment should be {bytes} bytes long, not {}", content.len());
         return Err(damaged(&what));
     }
-    Ok((number, epoch))
+    Ok((number, epoch, bytes))
 }
 
 fn header_checksum(header: &[u8]) -> u32 {

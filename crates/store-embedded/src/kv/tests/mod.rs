@@ -16,7 +16,10 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::fake_disk::FakeDisk;
-use super::{Background, Direction, Error, Kv, OpenReport, Options, Result, Span, WriteBatch};
+use super::limits;
+use super::{
+    Background, Direction, Error, Kv, OpenReport, Options, Read, Result, Span, WriteBatch, check,
+};
 
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 
@@ -186,9 +189,11 @@ fn fresh_keys_that_come_and_go_leave_nothing() {
     let disk = FakeDisk::new();
     let kv = open_new(&disk);
     for number in 0..500u32 {
-        kv.commit(&put(&format!("job-{number}"), "payload")).expect("commits");
         let mut batch = WriteBatch::new();
-        batch.delete_fresh(format!("job-{number}").as_bytes());
+        batch.put_fresh(format!("job-{number}").as_bytes(), b"payload");
+        kv.commit(&batch).expect("commits");
+        batch.clear();
+        batch.delete(format!("job-{number}").as_bytes());
         kv.commit(&batch).expect("commits");
     }
     kv.flush().expect("flushes");
@@ -214,10 +219,28 @@ fn entries_that_the_filter_names_are_dropped_when_tables_merge() {
 fn a_batch_beyond_the_limit_is_refused_and_changes_nothing() {
     let disk = FakeDisk::new();
     let kv = open_new(&disk);
-    let refused = kv.commit(&put("a", &"x".repeat(SEGMENT_BYTES as usize)));
+    let mut batch = WriteBatch::new();
+    batch.put_with(b"a", |out| out.resize(limits::FRAME_BYTES_MAX, 7));
+    let refused = kv.commit(&batch);
     assert!(matches!(refused, Err(Error::TooLarge { .. })));
-    kv.commit(&put("a", &"x".repeat(SEGMENT_BYTES as usize - 200))).expect("fits");
-    assert_eq!(kv.stats().last_sequence, 1);
+    assert_eq!(kv.stats().last_sequence, 0);
+}
+
+#[test]
+fn a_batch_larger_than_a_segment_is_atomic_too() {
+    let disk = FakeDisk::new();
+    let kv = open_new(&disk);
+    kv.commit(&put("small", "1")).expect("commits");
+    for number in 0..3 {
+        let large = "x".repeat(SEGMENT_BYTES as usize * 3);
+        kv.commit(&put(&format!("large-{number}"), &large)).expect("commits");
+        kv.commit(&put(&format!("small-{number}"), "1")).expect("commits");
+    }
+    drop(kv);
+    assert_eq!(check(dir(), &disk).expect("reads").findings, []);
+    let (kv, _) = open(&disk).expect("opens");
+    assert_eq!(contents(&kv).expect("reads").len(), 7);
+    run_commits(&kv, 60);
 }
 
 #[test]

@@ -20,7 +20,7 @@ enum Step {
 enum Op {
     Put(u8, u8),
     Delete(u8),
-    /// Puts a key that never was there; a later `DeleteFresh` removes one of these.
+    /// Puts a key that never was there; a later `DeleteFresh` removes one of these, perhaps after an overwrite.
     PutFresh(u8),
     DeleteFresh(u8),
 }
@@ -101,7 +101,7 @@ impl World {
             Op::PutFresh(value) => {
                 self.fresh_count += 1;
                 let key = format!("fresh-{:05}", self.fresh_count).into_bytes();
-                batch.put(&key, &[*value]);
+                batch.put_fresh(&key, &[*value]);
                 self.model.insert(key.clone(), vec![*value]);
                 self.fresh.push(key);
             }
@@ -110,7 +110,7 @@ impl World {
                     return;
                 }
                 let key = self.fresh.swap_remove(*choice as usize % self.fresh.len());
-                batch.delete_fresh(&key);
+                batch.delete(&key);
                 self.model.remove(&key);
             }
         }

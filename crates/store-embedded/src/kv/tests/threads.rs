@@ -35,9 +35,9 @@ fn readers_see_whole_commits_while_everything_moves() {
         for number in 0..2000u32 {
             let mut batch = WriteBatch::new();
             batch.put(b"counter", &number.to_le_bytes());
-            batch.put(format!("job-{number:06}").as_bytes(), &[7; 100]);
+            batch.put_fresh(format!("job-{number:06}").as_bytes(), &[7; 100]);
             if number % 2 == 1 {
-                batch.delete_fresh(format!("job-{:06}", number / 2).as_bytes());
+                batch.delete(format!("job-{:06}", number / 2).as_bytes());
             }
             kv.commit(&batch).expect("commits");
         }
