@@ -1,0 +1,181 @@
+//! The attempts of jobs, while facts are being written.
+//!
+//! Attempts of live jobs and of finished jobs lie apart: the latter carry the instant until which
+//! they are kept, so that they go by themselves, without a removal for each. When a job finishes,
+//! its attempts move over; for the great majority there are none yet, and that is known without
+//! reading.
+
+use bytes::Bytes;
+use hence_core::id::{JobNumber, ShardId};
+use hence_core::job::AttemptRecord;
+use hence_core::time::Timestamp;
+use hence_store::{StoreError, codec};
+
+use crate::draft::Output;
+use crate::keys::{self, Order, instant_bytes};
+use crate::read::each_with_prefix;
+use crate::shard::{NumberMap, NumberSet};
+use crate::values;
+
+/// One attempt, encoded.
+type Encoded = (Order, Bytes);
+
+#[derive(Debug)]
+pub(crate) struct Attempts<'a> {
+    shard: ShardId,
+    /// Live jobs with stored attempts.
+    attempted: &'a NumberSet,
+    live: NumberMap<Touched>,
+    /// What this commit itself moved to finished jobs: not to be found by reading.
+    kept: NumberMap<Vec<Encoded>>,
+}
+
+/// The attempts of a live job that this commit has touched.
+#[derive(Debug)]
+struct Touched {
+    /// Whether there are stored ones as well.
+    stored: bool,
+    recorded: Vec<Encoded>,
+}
+
+impl<'a> Attempts<'a> {
+    pub(crate) fn new(shard: ShardId, attempted: &'a NumberSet) -> Self {
+        let (live, kept) = (NumberMap::default(), NumberMap::default());
+        Attempts { shard, attempted, live, kept }
+    }
+
+    /// An attempt of a live job ended.
+    pub(crate) fn record(
+        &mut self,
+        number: JobNumber,
+        ended: &AttemptRecord,
+        out: &mut Output<'_>,
+    ) {
+        let mut encoded = Vec::new();
+        codec::encode_attempt(ended, &mut encoded);
+        self.put_live(number, (out.next_order(), Bytes::from(encoded)), out);
+    }
+
+    /// The job finished: its attempts, and the one that ended with it, are kept for a while.
+    pub(crate) fn keep(
+        &mut self,
+        number: JobNumber,
+        ended: Option<&AttemptRecord>,
+        keep_until: Timestamp,
+        out: &mut Output<'_>,
+    ) -> Result<(), StoreError> {
+        let mut all = self.take_live(number, out)?;
+        if let Some(ended) = ended {
+            let mut encoded = Vec::new();
+            codec::encode_attempt(ended, &mut encoded);
+            all.push((out.next_order(), Bytes::from(encoded)));
+        }
+        for (order, encoded) in &all {
+            let key = out.key.attempt(keys::KEPT_ATTEMPT, self.shard, number, *order);
+            out.batch.put_fresh_with(key, |value| {
+                value.extend_from_slice(&instant_bytes(keep_until));
+                value.extend_from_slice(encoded);
+            });
+        }
+        if !all.is_empty() {
+            self.kept.entry(number).or_default().extend(all);
+        }
+        Ok(())
+    }
+
+    /// The finished job lives again under its number.
+    pub(crate) fn revive(
+        &mut self,
+        number: JobNumber,
+        out: &mut Output<'_>,
+    ) -> Result<(), StoreError> {
+        for attempt in self.take_kept(number, out)? {
+            self.put_live(number, attempt, out);
+        }
+        Ok(())
+    }
+
+    /// Nothing is kept of the live job.
+    pub(crate) fn drop_live(
+        &mut self,
+        number: JobNumber,
+        out: &mut Output<'_>,
+    ) -> Result<(), StoreError> {
+        self.take_live(number, out).map(drop)
+    }
+
+    /// Nothing is kept of the finished job any more.
+    pub(crate) fn drop_kept(
+        &mut self,
+        number: JobNumber,
+        out: &mut Output<'_>,
+    ) -> Result<(), StoreError> {
+        self.take_kept(number, out).map(drop)
+    }
+
+    /// Which live jobs have stored attempts now and had none before, or the reverse.
+    pub(crate) fn into_effects(self) -> NumberMap<bool> {
+        let attempted = |touched: Touched| touched.stored || !touched.recorded.is_empty();
+        self.live.into_iter().map(|(number, touched)| (number, attempted(touched))).collect()
+    }
+
+    fn put_live(&mut self, number: JobNumber, attempt: Encoded, out: &mut Output<'_>) {
+        let key = out.key.attempt(keys::LIVE_ATTEMPT, self.shard, number, attempt.0);
+        out.batch.put_fresh(key, &attempt.1);
+        let stored = self.attempted.contains(&number);
+        let touched = self.live.entry(number);
+        let touched = touched.or_insert_with(|| Touched { stored, recorded: Vec::new() });
+        touched.recorded.push(attempt);
+    }
+
+    fn take_live(
+        &mut self,
+        number: JobNumber,
+        out: &mut Output<'_>,
+    ) -> Result<Vec<Encoded>, StoreError> {
+        let stored = self
+            .live
+            .get(&number)
+            .map_or_else(|| self.attempted.contains(&number), |touched| touched.stored);
+        let mut all = Vec::new();
+        if stored {
+            let prefix = keys::number_prefix(keys::LIVE_ATTEMPT, self.shard, number);
+            each_with_prefix(out.kv, &prefix, |key, value| {
+                let order = keys::order_in(key).ok_or_else(|| values::malformed("attempt"))?;
+                all.push((order, value));
+                Ok(())
+            })?;
+        }
+        if let Some(touched) = self.live.get_mut(&number) {
+            all.append(&mut touched.recorded);
+        }
+        if !all.is_empty() {
+            self.live.insert(number, Touched { stored: false, recorded: Vec::new() });
+        }
+        for (order, _) in &all {
+            let key = out.key.attempt(keys::LIVE_ATTEMPT, self.shard, number, *order);
+            out.batch.delete(key);
+        }
+        Ok(all)
+    }
+
+    fn take_kept(
+        &mut self,
+        number: JobNumber,
+        out: &mut Output<'_>,
+    ) -> Result<Vec<Encoded>, StoreError> {
+        let mut all = Vec::new();
+        let prefix = keys::number_prefix(keys::KEPT_ATTEMPT, self.shard, number);
+        each_with_prefix(out.kv, &prefix, |key, value| {
+            let order = keys::order_in(key).ok_or_else(|| values::malformed("attempt"))?;
+            all.push((order, values::kept(&value)?));
+            Ok(())
+        })?;
+        all.extend(self.kept.remove(&number).unwrap_or_default());
+        for (order, _) in &all {
+            let key = out.key.attempt(keys::KEPT_ATTEMPT, self.shard, number, *order);
+            out.batch.delete(key);
+        }
+        Ok(all)
+    }
+}
