@@ -318,7 +318,7 @@ fn problem(status: StatusCode, body: &[u8]) -> Failure {
     // The server speaks of the query; whoever types has flags.
     let fix = text("fix");
     failure.fix = fix.map(|fix| fix.replace("?queue=", "--queue").replace("?key=", "--key"));
-    if status == StatusCode::UNAUTHORIZED && failure.fix.is_none() {
+    if status == StatusCode::UNAUTHORIZED {
         failure.fix =
             Some("give the server's token with --token, --token-file or HENCE_TOKEN".to_owned());
     }

@@ -72,7 +72,7 @@ pub(crate) enum Colour {
 pub(crate) enum Command {
     /// Run a server
     #[command(after_help = serve::EXAMPLES)]
-    Serve(serve::Serve),
+    Serve(Box<serve::Serve>),
     /// Schedule a job, or many
     #[command(after_help = add::EXAMPLES)]
     Add(Box<add::Add>),

@@ -28,7 +28,7 @@ use crate::output::Output;
 pub(crate) fn run(cli: Cli, output: &Output) -> Result<(), Failure> {
     let Cli { global, command } = cli;
     match command {
-        Command::Serve(serve) => serve::run(serve, output),
+        Command::Serve(serve) => serve::run(*serve, output),
         Command::Completions(completions) => completions::run(&completions, output),
         Command::Docs(docs) => docs::run(&docs, output),
         command => wait_for(ask(command, &global, output)),

@@ -78,6 +78,84 @@ fn a_store_is_checked_exported_and_imported() {
 }
 
 #[test]
+fn damage_is_named_and_repaired() {
+    let server = Server::start();
+    for id in ["a", "b", "c"] {
+        server.ok(&["add", "--worker", "--id", id, "--in", "1h", "--payload", "sixteen letters!"]);
+    }
+    let directory = server.kill();
+    let data = directory.path().join("data");
+    let log = std::fs::read_dir(&data).unwrap().map(|entry| entry.unwrap().path());
+    let log = log.filter(|path| path.extension().is_some_and(|end| end == "log")).min().unwrap();
+    let mut bytes = std::fs::read(&log).unwrap();
+    let mut places = (0..bytes.len()).filter(|at| bytes[*at..].starts_with(b"sixteen"));
+    let second = places.nth(1).unwrap();
+    bytes[second] ^= 1;
+    std::fs::write(&log, bytes).unwrap();
+    let name = log.file_name().unwrap().to_str().unwrap().to_owned();
+    let run = |arguments: &[&str]| {
+        let output = hence().args(arguments).arg(&data).output().unwrap();
+        (output.status.code(), text(&output.stdout) + &text(&output.stderr))
+    };
+    let (code, said) = run(&["serve", "--listen", "127.0.0.1:0", "--log", "off", "--data"]);
+    assert_eq!(code, Some(74), "{said}");
+    assert!(said.contains(&name) && said.contains("at byte"), "{said}");
+    assert!(said.contains("hence store check"), "{said}");
+    let (code, said) = run(&["store", "check"]);
+    assert_eq!(code, Some(1), "{said}");
+    assert!(said.contains(&name) && said.contains("hence store repair"), "{said}");
+    let (code, said) = run(&["store", "repair", "--yes"]);
+    assert_eq!(code, Some(0), "{said}");
+    assert!(said.contains("given up") && said.contains("set aside"), "{said}");
+    assert_eq!(run(&["store", "check"]).0, Some(0));
+    let server = Server::start_in(directory);
+    assert_eq!(server.ok(&["jobs", "--json"]).lines().count(), 2, "what can be read is kept");
+}
+
+#[test]
+fn settings_are_shown_with_where_they_were_said() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("hence.toml");
+    std::fs::write(&file, "node = 'from-file'\npushes = 3\n").unwrap();
+    let print = |file: &std::path::Path| {
+        let mut command = hence();
+        command.args(["serve", "--print-config", "--listen", "127.0.0.1:1", "--config"]).arg(file);
+        command.env("HENCE_PUSHES", "9").env("HENCE_TOKEN", "a-secret-of-sixteen").output().unwrap()
+    };
+    let output = print(&file);
+    let shown = text(&output.stdout);
+    for line in [
+        "listen = \"127.0.0.1:1\" # from a flag",
+        "pushes = \"9\" # from the environment",
+        "node = \"from-file\" # from the file",
+        "token = \"***\" # from the environment",
+    ] {
+        assert!(shown.contains(line), "{shown}");
+    }
+    std::fs::write(&file, "lsten = 'x'").unwrap();
+    let output = print(&file);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains("did you mean `listen`?"));
+}
+
+#[test]
+fn a_token_is_asked_for_and_shown() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("token");
+    std::fs::write(&file, "a-secret-of-sixteen\n").unwrap();
+    let file = file.to_str().unwrap();
+    let server = Server::start_with(directory, &["--token-file", file]);
+    let refused = server.hence(&["jobs"]);
+    assert_eq!(refused.status.code(), Some(1));
+    assert!(text(&refused.stderr).contains("HENCE_TOKEN"), "{}", text(&refused.stderr));
+    assert_eq!(server.ok(&["jobs", "--token-file", file, "--json"]), "");
+    assert_eq!(server.ok(&["jobs", "--token", "a-secret-of-sixteen", "--json"]), "");
+    let done =
+        server.command(&["jobs"]).env("HENCE_TOKEN", "a-secret-of-sixteen").status().unwrap();
+    assert!(done.success());
+}
+
+#[test]
 fn an_open_door_needs_a_token() {
     let directory = tempfile::tempdir().unwrap();
     let open = hence()

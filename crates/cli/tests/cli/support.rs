@@ -26,7 +26,13 @@ impl Server {
 
     /// On the store in this directory, which may hold one already.
     pub(crate) fn start_in(directory: tempfile::TempDir) -> Self {
-        let mut child = serve(directory.path()).stdout(Stdio::piped()).spawn().unwrap();
+        Self::start_with(directory, &[])
+    }
+
+    /// The same, with more flags.
+    pub(crate) fn start_with(directory: tempfile::TempDir, flags: &[&str]) -> Self {
+        let mut command = serve(directory.path());
+        let mut child = command.args(flags).stdout(Stdio::piped()).spawn().unwrap();
         let stdout = child.stdout.take().unwrap();
         let line = first_line(stdout).expect("the server says where it listens");
         let base = line.strip_prefix("listening on ").expect("an address").to_owned();

@@ -137,7 +137,7 @@ async fn run_import(
     }
     output.say(format_args!("imported {}", tally_words(&added)));
     if kept > 0 {
-        output.say(format_args!("{} existed already and stayed as they were", kept));
+        output.say(format_args!("{kept} existed already and stayed as they were"));
     }
     Ok(())
 }
