@@ -52,6 +52,28 @@ pub struct Config {
 }
 
 /// Builds a [`Hence`].
+///
+/// ```
+/// use hence::builder::{Builder, Config};
+/// use hence::handler::Failure;
+/// use hence::store::MemoryStore;
+/// use std::{sync::Arc, time::Duration};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let hence = Builder::new(Arc::new(MemoryStore::new(1)))
+///     .node("reports-1")
+///     .config(Config { handlers_max: Some(8), ..Config::default() })
+///     .on_fatal(|error| eprintln!("the disk is gone: {error}"))
+///     .handler("report", |month: u32, _delivery| async move {
+///         if month > 12 { Err(Failure::permanent("no such month")) } else { Ok(()) }
+///     })?
+///     .start()
+///     .await?;
+/// hence.shutdown(Duration::from_secs(5)).await;
+/// # Ok(())
+/// # }
+/// ```
 pub struct Builder {
     store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,

@@ -115,7 +115,26 @@ impl Client {
         self.inner.store.pressure()
     }
 
-    /// Schedules a job.
+    /// Schedules a job. When this returns `Ok`, the job is durable.
+    ///
+    /// ```
+    /// # use hence::testing::{TestHence, in_memory};
+    /// use hence::core::{effect::Submitted, time::Millis};
+    /// use hence::NewJob;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let hence = TestHence::start(in_memory()).await?;
+    /// # let client = hence.client();
+    /// let reminder = || NewJob::worker().queue("mail")?.id("reminder");
+    /// let added = client.add(reminder()?.payload("pay").after(Millis::from_secs(60))).await?;
+    /// assert_eq!(added.view.progress.due_at, client.now().plus(Millis::from_secs(60)));
+    ///
+    /// // The same name again: the old one never runs.
+    /// let again = client.add(reminder()?.payload("pay now")).await?;
+    /// assert_eq!(again.how, Submitted::Replaced);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn add(&self, job: NewJob) -> Result<Added, Error> {
         let request = self.submission(job)?;
         added(self.inner.mailbox.ask(request).await?)
@@ -198,6 +217,25 @@ impl Client {
     }
 
     /// Waits until a job has ended; none when it has not within this time.
+    ///
+    /// ```
+    /// # use hence::testing::{TestHence, in_memory};
+    /// use hence::NewJob;
+    /// use hence::core::job::JobState;
+    /// use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let hence = TestHence::start(in_memory()).await?;
+    /// # let client = hence.client();
+    /// let added = client.add(NewJob::worker()).await?;
+    /// let name = added.view.job.name.clone();
+    /// assert!(client.wait(name.clone(), Duration::from_millis(1)).await?.is_none(), "not yet");
+    /// client.cancel(name.clone()).await?;
+    /// let ended = client.wait(name, Duration::from_secs(1)).await?.expect("it has");
+    /// assert_eq!(ended.state, JobState::Cancelled);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn wait(&self, name: JobName, timeout: Duration) -> Result<Option<JobView>, Error> {
         // Watch first, look second: an end between the two is seen by one of them.
         let ended = self.inner.watchers.watch(name.clone());
@@ -235,7 +273,34 @@ impl Client {
     }
 
     /// Takes ready jobs, waiting for some when there are none. An empty answer means that there
-    /// were none in time.
+    /// were none in time. Each job is answered by [`ack`](Client::ack) or [`nack`](Client::nack)
+    /// with its token before its lease ends, or is handed out again.
+    ///
+    /// ```
+    /// # use hence::testing::{TestHence, in_memory};
+    /// use hence::NewJob;
+    /// use hence::client::LeaseRequest;
+    /// use hence::core::id::{QueueName, WorkerName};
+    /// use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let hence = TestHence::start(in_memory()).await?;
+    /// # let client = hence.client();
+    /// client.add(NewJob::worker().queue("mail")?.payload("hello")).await?;
+    /// let request = LeaseRequest {
+    ///     worker: WorkerName::new("postman-1")?,
+    ///     queues: vec![QueueName::new("urgent")?, QueueName::new("mail")?],
+    ///     max: 10,
+    ///     lease: None,
+    ///     wait: Duration::from_secs(20),
+    /// };
+    /// for delivery in client.lease(request).await? {
+    ///     assert_eq!(&delivery.job.payload.bytes[..], b"hello");
+    ///     client.ack(delivery.lease.token, None).await?;
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn lease(&self, request: LeaseRequest) -> Result<Vec<Delivery>, Error> {
         let LeaseRequest { worker, queues, max, lease, wait } = request;
         check_lease(&queues, max)?;

@@ -15,7 +15,22 @@ use hence_delivery::local::HandlerFn;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// Why a handler did not do its job, and what it wants next.
+/// Why a handler did not do its job, and what it wants next. Every error turns into one that
+/// means "try again", so `?` does what is mostly wanted.
+///
+/// ```
+/// use hence::core::time::Millis;
+/// use hence::handler::Failure;
+///
+/// async fn withdraw(amount: String) -> Result<u32, Failure> {
+///     let amount: u32 = amount.parse()?; // tried again by the job's retry policy
+///     match amount {
+///         0 => Err(Failure::permanent("nothing to withdraw")), // dead at once
+///         1..100 => Err(Failure::retry_after("come back later", Millis::from_secs(60))),
+///         _ => Ok(amount),
+///     }
+/// }
+/// ```
 #[derive(Debug)]
 pub struct Failure {
     reason: String,

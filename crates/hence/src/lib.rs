@@ -2,6 +2,29 @@
 //!
 //! The only crate that owns threads, timers and the real clock. It drives the pure core: gathers
 //! inputs, calls the shard, makes its facts durable, and only then carries out its effects.
+//!
+//! ```
+//! use hence::{Hence, NewJob, core::time::Millis, store::MemoryStore};
+//! use std::{sync::Arc, time::Duration};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let hence = Hence::builder(Arc::new(MemoryStore::new(1)))
+//!     .handler("greet", |name: String, _| async move { Ok(format!("hello {name}")) })?
+//!     .start()
+//!     .await?;
+//! let client = hence.client();
+//! let job = NewJob::handler("greet")?.json(&"Ada")?.after(Millis::new(5)).keep_result();
+//! let name = client.add(job).await?.view.job.name.clone();
+//! let ended = client.wait(name, Duration::from_secs(5)).await?.expect("it is due by then");
+//! assert_eq!(&ended.finish.unwrap().result.unwrap().bytes[..], b"\"hello Ada\"");
+//! hence.shutdown(Duration::from_secs(5)).await;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! More in `examples/`: a small program for each feature. For tests of your own jobs and
+//! schedules there is [`testing`], with a clock that you move.
 
 pub mod builder;
 pub mod client;

@@ -17,6 +17,26 @@ use crate::error::Error;
 
 /// A job to be. Make one with [`NewJob::http`], [`NewJob::worker`] or [`NewJob::handler`], say what
 /// differs from the defaults, and hand it to [`Client::add`](crate::Client::add).
+///
+/// ```
+/// use hence::core::retry::RetryPolicy;
+/// use hence::core::time::{Millis, Timestamp};
+/// use hence::{Due, NewJob};
+///
+/// # fn main() -> Result<(), hence::Error> {
+/// let job = NewJob::http("https://example.com/renew")
+///     .queue("billing")?
+///     .key("user:1234")?
+///     .id("renew-subscription")?
+///     .json(&["monthly"])?
+///     .at(Timestamp::from_millis(1_789_000_000_000))
+///     .retry(RetryPolicy { max_attempts: 3, ..RetryPolicy::default() })
+///     .timeout(Millis::from_secs(10));
+/// assert_eq!(job.due, Due::At(Timestamp::from_millis(1_789_000_000_000)));
+/// assert!(NewJob::worker().queue("no spaces").is_err());
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 pub struct NewJob {
     /// The queue it goes to.

@@ -138,8 +138,8 @@ async fn p1_p4_death_at_any_commit_loses_nothing_acknowledged_and_doubles_no_suc
 
 #[tokio::test]
 async fn p1_p4_death_at_many_commits_on_disk() {
-    let deaths = die_often(1, 9).await;
-    assert!(deaths > 5, "only {deaths} moments to die at");
+    let deaths = die_often(1, 25).await;
+    assert!(deaths > 3, "only {deaths} moments to die at");
 }
 
 #[tokio::test]
