@@ -290,7 +290,7 @@ impl Hence {
             && timeout(grace, &mut drained).await.is_err()
         {
             self.dispatch.give_all_back();
-            // The driver hears of each; when it has stopped meanwhile, there is nothing to wait for.
+            // The driver hears of each; when it has stopped, there is nothing to wait for.
             self.or_over(drained).await;
         }
         drop(self.mailbox.send(Message::Stop));

@@ -14,7 +14,8 @@ pub trait Clock: Send + Sync + 'static {
     /// The time now.
     fn now(&self) -> Timestamp;
 
-    /// How long to sleep until this instant. None: do not sleep, somebody will [poke](Clock::attach).
+    /// How long to sleep until this instant. None: do not sleep, somebody will
+    /// [poke](Clock::attach).
     fn until(&self, instant: Timestamp) -> Option<Duration>;
 
     /// Calls `poke` whenever the time was moved by hand.

@@ -1,7 +1,7 @@
 //! The library from outside, by a clock that is moved by hand. A test that shows one of the
 //! promises P1 to P12 says so in its name.
 
-#![allow(clippy::unwrap_used, reason = "a test that unwraps fails with a line number")]
+#![expect(clippy::unwrap_used, reason = "a test that unwraps fails with a line number")]
 
 mod crashes;
 mod ends;
