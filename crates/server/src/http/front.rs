@@ -35,7 +35,8 @@ pub(crate) async fn front(State(app): State<App>, request: Request, next: Next) 
     };
     if let Some(Act { method, uri, peer }) = act {
         let (path, status) = (uri.path(), response.status().as_u16());
-        tracing::info!(target: "hence::audit", %method, path, status, ?peer, "asked for");
+        let peer = peer.map(tracing::field::display);
+        tracing::info!(target: "hence::audit", %method, path, status, peer, "asked for");
     }
     app.metrics.request(route, response.status(), watch.elapsed());
     response

@@ -176,14 +176,16 @@ impl<'a> JobOut<'a> {
     }
 }
 
-fn key_on_failure(choice: KeyOnFailure) -> &'static str {
+/// As the API shows it.
+pub(super) fn key_on_failure(choice: KeyOnFailure) -> &'static str {
     match choice {
         KeyOnFailure::Block => "block",
         KeyOnFailure::StepAside => "step_aside",
     }
 }
 
-fn on_unknown(choice: OnUnknown) -> &'static str {
+/// As the API shows it.
+pub(super) fn on_unknown(choice: OnUnknown) -> &'static str {
     match choice {
         OnUnknown::Retry => "retry",
         OnUnknown::Park => "park",

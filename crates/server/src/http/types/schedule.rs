@@ -10,6 +10,7 @@ use utoipa::ToSchema;
 
 use super::Stamp;
 use super::job_in::JobIn;
+use super::job_out;
 use super::payload::Inline;
 use super::retry::RetryOut;
 use super::target::TargetOut;
@@ -123,6 +124,10 @@ pub(crate) struct TemplateOut<'a> {
     retention: String,
     /// Whether their results are kept.
     keep_result: bool,
+    /// What the failure of one means for the later jobs of its key.
+    key_on_failure: &'static str,
+    /// What happens when nobody can say how an attempt ended.
+    on_unknown: &'static str,
 }
 
 impl<'a> From<&'a ScheduleState> for ScheduleOut<'a> {
@@ -160,6 +165,8 @@ impl<'a> From<&'a Schedule> for TemplateOut<'a> {
             expires_in: template.expires_after.map(when::span_text),
             retention: when::span_text(template.retention),
             keep_result: template.keep_result,
+            key_on_failure: job_out::key_on_failure(template.key_on_failure),
+            on_unknown: job_out::on_unknown(template.on_unknown),
         }
     }
 }
