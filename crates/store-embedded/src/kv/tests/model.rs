@@ -20,7 +20,7 @@ enum Step {
 enum Op {
     Put(u8, u8),
     Delete(u8),
-    /// Puts a key that never was there; a later `DeleteFresh` removes one of these, perhaps after an overwrite.
+    /// Puts a key that never was there; a later `DeleteFresh` removes one of these.
     PutFresh(u8),
     DeleteFresh(u8),
 }
