@@ -16,8 +16,8 @@ pub struct RetryPolicy {
     pub backoff: Backoff,
     /// Each delay is lengthened by up to so many per cent, at random: parts a herd.
     pub jitter_percent: u8,
-    /// No delay is longer than this, the jitter apart; a target's own wish (Retry-After) is cut to it
-    /// too.
+    /// No delay is longer than this, the jitter apart; a target's own wish (Retry-After) is cut
+    /// to it too.
     pub cap: Millis,
     /// No attempt is started later than this after the job was first due.
     pub max_age: Option<Millis>,

@@ -78,7 +78,8 @@ impl Schedule {
             return Err(Rejection::invalid("start", "lies before 1970; was it in another unit?"));
         }
         if self.every.start > Timestamp::EPOCH.plus(limits::START_MAX) {
-            return Err(Rejection::invalid("start", "lies after the year 2300; was it in another unit?"));
+            let problem = "lies after the year 2300; was it in another unit?";
+            return Err(Rejection::invalid("start", problem));
         }
         self.template.check()
     }

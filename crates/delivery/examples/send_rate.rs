@@ -7,8 +7,8 @@
 //!
 //! With a URL, that receiver is used in place of the sink.
 
-#![allow(clippy::print_stdout, reason = "its output is its purpose")]
-#![allow(clippy::disallowed_methods, reason = "it measures real time")]
+#![expect(clippy::print_stdout, reason = "its output is its purpose")]
+#![expect(clippy::disallowed_methods, reason = "it measures real time")]
 
 use std::error::Error;
 use std::net::SocketAddr;

@@ -33,6 +33,7 @@ pub type DialError = Box<dyn std::error::Error + Send + Sync>;
 /// ```
 /// use std::sync::Arc;
 /// use futures::{FutureExt, future::BoxFuture};
+/// use tokio::net::TcpStream;
 /// use hence_delivery::connect::{Dial, DialError, SystemDial};
 /// use hence_delivery::http::HttpSender;
 ///
@@ -40,7 +41,7 @@ pub type DialError = Box<dyn std::error::Error + Send + Sync>;
 /// struct OneHost(SystemDial);
 ///
 /// impl Dial for OneHost {
-///     fn dial(&self, uri: http::Uri) -> BoxFuture<'static, Result<tokio::net::TcpStream, DialError>> {
+///     fn dial(&self, uri: http::Uri) -> BoxFuture<'static, Result<TcpStream, DialError>> {
 ///         if uri.host() != Some("hooks.example.com") {
 ///             return async { Err("this host is not allowed".into()) }.boxed();
 ///         }

@@ -35,7 +35,8 @@ pub use hence_core::input::Report;
 /// - **D3 Redirects are failures.** They are never followed: a receiver must not be able to send
 ///   us to an address that the producer did not name.
 /// - **D4 One delivery id.** All attempts of a job carry the same id, by which a receiver can
-///   recognise a repetition; the token grows with every attempt, by which it can refuse a stale one.
+///   recognise a repetition; the token grows with every attempt, by which it can refuse a stale
+///   one.
 /// - **D5 Dropping stops.** Dropping the future closes the connection (HTTP/2: resets the stream),
 ///   and drops a handler at its next point of suspension.
 /// - **D6 Nothing implicit.** No proxy from the environment, no cookies, no decompression, no

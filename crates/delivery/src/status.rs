@@ -6,7 +6,7 @@
 //! | 3xx | failed | redirects are not followed; the URL may be corrected before the next attempt |
 //! | 408, 425, 429 | failed | the receiver asks for another attempt |
 //! | 410 | failed, permanent | the receiver says that it is gone for good |
-//! | other 4xx | failed | most are mended by a deploy or a new secret, so the job's policy decides |
+//! | other 4xx | failed | a deploy or a new secret mends most, so the job's policy decides |
 //! | 5xx | failed | the receiver is unwell |
 //! | anything else | failed | not an answer to a request like ours |
 //!
@@ -78,14 +78,18 @@ fn excerpt(body: &[u8]) -> String {
     let text = String::from_utf8_lossy(start);
     let mut shown = String::new();
     for c in text.trim().chars().take(limits::EXCERPT_CHARS_MAX) {
-        let turns = matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
-        if c.is_control() || turns {
+        if c.is_control() || turns_text(c) {
             shown.extend(c.escape_default());
         } else {
             shown.push(c);
         }
     }
     shown
+}
+
+/// Whether it would turn or break the line it is shown in.
+fn turns_text(c: char) -> bool {
+    matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 /// The wait that a `Retry-After` asks for: seconds or an HTTP date. A date in the past means at

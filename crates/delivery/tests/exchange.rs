@@ -1,6 +1,6 @@
 //! What a well-behaved receiver sees of a delivery, and how connections are used.
 
-#![allow(clippy::unwrap_used, reason = "a test that unwraps fails with a line number")]
+#![expect(clippy::unwrap_used, reason = "a test that unwraps fails with a line number")]
 
 mod support;
 

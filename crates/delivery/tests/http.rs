@@ -1,7 +1,7 @@
 //! What hostile receivers do, and what becomes of it: one row a behaviour. Every row also proves
 //! that no connection outlives its delivery and its sender.
 
-#![allow(clippy::unwrap_used, reason = "a test that unwraps fails with a line number")]
+#![expect(clippy::unwrap_used, reason = "a test that unwraps fails with a line number")]
 
 mod support;
 

@@ -1,6 +1,6 @@
 //! Handlers in this process, the badly behaved ones too.
 
-#![allow(clippy::unwrap_used, reason = "a test that unwraps fails with a line number")]
+#![expect(clippy::unwrap_used, reason = "a test that unwraps fails with a line number")]
 
 mod support;
 

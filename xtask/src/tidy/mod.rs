@@ -217,6 +217,12 @@ mod tests {
                 "#[expect(dead_code)]\n",
                 "#![expect(\n    a,\n    reason = \"r\"\n)]\n",
             ),
+            row(
+                "allow",
+                "a/tests/support/mod.rs",
+                "#![allow(dead_code)]\n",
+                "#![allow(dead_code, reason = \"r\")]\n",
+            ),
             row("ignored-example", "a/b.rs", "/// ```ignore\n", "/// ```ignore (needs a server)\n"),
             row("ignored-example", "a.md", "```rust,ignore\n", "```rust\n"),
             row("module-doc", "c/src/b.rs", "fn f() {}\n", "//! It.\nfn f() {}\n"),
