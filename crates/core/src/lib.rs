@@ -56,3 +56,4 @@ pub mod retry;
 pub mod schedule;
 pub mod shard;
 pub mod time;
+pub mod when;

@@ -1,0 +1,159 @@
+//! One moment, from what somebody wrote.
+
+use alloc::format;
+use alloc::string::{String, ToString};
+
+use jiff::civil::{Date, DateTime};
+
+use super::cron::show_time;
+use super::limits::TEXT_BYTES_MAX;
+use super::problem::Problem;
+use super::say::{self, Cursor, Parsed, Said, at_wall, later, parse_iso};
+use super::zone::{Zone, show_offset};
+use crate::limits::DUE_AHEAD_MAX;
+use crate::time::Timestamp;
+
+/// What was understood: said back, so that a misunderstanding is seen before it matters.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Understood {
+    /// The instant.
+    pub instant: Timestamp,
+    /// The zone it was read in.
+    pub zone: Zone,
+    /// As RFC 9557 writes it; reads back as the same.
+    pub canonical: String,
+    /// In words, with the weekday, the zone and the offset; reads back as the same.
+    pub words: String,
+}
+
+/// Reads one moment. All of the text must be understood. What was not said with its date is in the
+/// future; what could mean two things is refused with both.
+///
+/// ```
+/// use hence_core::time::Timestamp;
+/// use hence_core::when::{Zone, parse_instant};
+/// let now = Timestamp::from_millis(1_772_638_200_000); // Wednesday 2026-03-04 15:30 UTC
+/// let read = |text| parse_instant(text, now, &Zone::UTC).map(|found| found.canonical);
+/// assert_eq!(read("in half an hour").unwrap(), "2026-03-04T16:00:00+00:00[UTC]");
+/// assert_eq!(read("at 9").unwrap_err().candidates, ["at 9am", "at 9pm"]);
+/// ```
+pub fn parse_instant(text: &str, now: Timestamp, zone: &Zone) -> Result<Understood, Problem> {
+    if text.len() > TEXT_BYTES_MAX {
+        return Err(Problem::new(0..text.len(), format!("longer than {TEXT_BYTES_MAX} bytes")));
+    }
+    let trimmed = text.trim();
+    let indent = text.len() - text.trim_start().len();
+    let place = |problem: Problem| problem.shifted(indent);
+    let (instant, zone) = parse_trimmed(trimmed, now, zone).map_err(place)?;
+    let understood = Understood::new(instant, zone)
+        .ok_or_else(|| Problem::new(0..text.len(), "beyond the end of the calendar"))?;
+    let latest = now.plus(DUE_AHEAD_MAX);
+    if instant > latest || instant < Timestamp::EPOCH {
+        let message = format!("{} is not between 1970 and {latest}", understood.words);
+        return Err(Problem::new(0..text.len(), message));
+    }
+    Ok(understood)
+}
+
+impl Understood {
+    fn new(instant: Timestamp, zone: Zone) -> Option<Self> {
+        let at = jiff::Timestamp::from_millisecond(instant.as_millis()).ok()?;
+        let offset = zone.inner().to_offset(at);
+        let wall = offset.to_datetime(at);
+        let (offset, name) = (show_offset(offset), zone.name().to_string());
+        let words =
+            format!("{} at {} {name} ({offset})", spell_date(wall.date()), show_time(wall.time()));
+        let canonical = format!("{wall}{offset}[{name}]");
+        Some(Understood { instant, zone, canonical, words })
+    }
+}
+
+/// "Friday, 6 March 2026".
+fn spell_date(date: Date) -> String {
+    let weekday = say::weekday_name(date.weekday());
+    format!("{weekday}, {} {} {}", date.day(), say::month_name(date.month()), date.year())
+}
+
+fn parse_trimmed(text: &str, now: Timestamp, zone: &Zone) -> Result<(Timestamp, Zone), Problem> {
+    if text.is_empty() {
+        return Err(Problem::new(0..0, "nothing was said").or(["tomorrow at 9am", "in 5 minutes"]));
+    }
+    if text.eq_ignore_ascii_case("now") {
+        return Ok((now, zone.clone()));
+    }
+    if text.bytes().all(|byte| byte.is_ascii_digit()) {
+        return parse_unix(text, zone).map(|instant| (instant, zone.clone()));
+    }
+    if let Some(found) = parse_standard(text, zone)? {
+        return Ok(found);
+    }
+    let (iso, at) = match text.get(..3) {
+        Some(head) if head.eq_ignore_ascii_case("in ") => (&text[3..], 3),
+        _ => (text, 0),
+    };
+    if let Some(span) = parse_iso(iso).map_err(|problem| problem.shifted(at))? {
+        return Ok((later(now, &span, zone, 0..text.len())?, zone.clone()));
+    }
+    let mut cursor = Cursor::new(text)?;
+    let said = Said::parse(&mut cursor)?;
+    said.resolve(&cursor, now, zone)
+}
+
+/// Seconds have ten digits in our time and milliseconds thirteen; nothing else is certain.
+fn parse_unix(text: &str, zone: &Zone) -> Result<Timestamp, Problem> {
+    let span = 0..text.len();
+    let number: i64 = text.parse().unwrap_or(i64::MAX);
+    let as_seconds = || Timestamp::from_millis(number.saturating_mul(1_000));
+    let as_millis = || Timestamp::from_millis(number);
+    let shown = |instant: Timestamp| Understood::new(instant, zone.clone()).map(|u| u.canonical);
+    match number {
+        1_000_000_000..10_000_000_000 => Ok(as_seconds()),
+        1_000_000_000_000..10_000_000_000_000 => Ok(as_millis()),
+        0..=24 => {
+            let message = format!("{text} of what?");
+            let hour = format!("at {text}:00");
+            Err(Problem::new(span, message).or([format!("in {text} minutes"), hour]))
+        }
+        10_000_000_000..1_000_000_000_000 => {
+            let message = "Unix seconds or milliseconds?";
+            let both = [shown(as_seconds()), shown(as_millis())];
+            Err(Problem::new(span, message).or(both.into_iter().flatten()))
+        }
+        _ => {
+            let message = "neither Unix seconds (10 digits) nor milliseconds (13 digits)";
+            Err(Problem::new(span, message).or(["2026-12-24T18:00:00Z"]))
+        }
+    }
+}
+
+/// RFC 3339 and 9557, and the same without an offset.
+fn parse_standard(text: &str, zone: &Zone) -> Parsed<(Timestamp, Zone)> {
+    let bytes = text.as_bytes();
+    let is_date = bytes.len() > 10 && bytes[..4].iter().all(u8::is_ascii_digit) && bytes[4] == b'-';
+    if !is_date || !(matches!(bytes[10], b'T' | b't') || text.contains('[')) {
+        return Ok(None);
+    }
+    let millis = |at: jiff::Timestamp| Timestamp::from_millis(at.as_millisecond());
+    if text.contains('[') {
+        let found: jiff::Zoned = text.parse().map_err(|error: jiff::Error| {
+            Problem::new(0..text.len(), format!("not a date and time with a zone: {error}"))
+        })?;
+        let name = found
+            .time_zone()
+            .iana_name()
+            .map_or_else(|| show_offset(found.offset()), ToString::to_string);
+        return Ok(Some((millis(found.timestamp()), Zone::named(&name)?)));
+    }
+    if let Ok(found) = text.parse::<jiff::Timestamp>() {
+        return Ok(Some((millis(found), zone.clone())));
+    }
+    let has_offset = text.get(11..).is_some_and(|time| time.contains(['+', '-', 'Z', 'z']));
+    match text.parse::<DateTime>() {
+        Ok(wall) if !has_offset => {
+            let instant = at_wall(wall, zone, None, 0..text.len())?;
+            Ok(Some((instant, zone.clone())))
+        }
+        _ => Err(Problem::new(0..text.len(), "not a date and time as RFC 3339 has it")
+            .or(["2026-12-24T18:00:00Z", "2026-12-24T18:00:00+01:00"])),
+    }
+}
