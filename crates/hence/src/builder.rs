@@ -22,9 +22,9 @@ use tokio::time::timeout;
 
 use crate::client::{Client, Inner, SHARD};
 use crate::clock::{Clock, SystemClock};
-use crate::commit::{Committer, Over, Reader};
+use crate::commit::{self, Committer, Line, Over, Reader};
 use crate::dispatch::Dispatch;
-use crate::driver::{self, Driver};
+use crate::driver::Driver;
 use crate::error::Error;
 use crate::handler::{Failure, typed};
 use crate::mailbox::{Mailbox, Message};
@@ -194,7 +194,6 @@ impl Builder {
             Dispatch::new(runtime.clone(), mailbox.clone(), self.http, self.handlers.clone());
         let dispatch = Arc::new(dispatch);
         let (reads, read_inbox) = std::sync::mpsc::channel();
-        let (works, work_inbox) = driver::works();
         let poke = mailbox.clone();
         // Whoever moves the clock after the end moves nothing.
         self.clock.attach(Box::new(move || drop(poke.send(Message::Poke))));
@@ -224,11 +223,12 @@ impl Builder {
             over: over.clone(),
             on_fatal: self.on_fatal,
         };
+        let (line, works) = Line::new(committer);
         let (store, clock) = (Arc::clone(&self.store), Arc::clone(&self.clock));
-        let driver = Driver::new(shard, store, clock, self.observers, inbox, works);
+        let driver = Driver::new(shard, store, clock, self.observers, inbox, line.clone());
         let threads = vec![
             spawn("hence-driver", move || driver.run()),
-            spawn("hence-commit", move || committer.run(&work_inbox)),
+            spawn("hence-commit", move || commit::run(line, &works)),
             spawn("hence-read", move || reader.run(&read_inbox)),
         ];
         let inner = Inner {

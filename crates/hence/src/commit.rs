@@ -1,9 +1,13 @@
 //! Makes facts durable, then lets go of what waited for them. Facts that arrive while a commit is
 //! under way form the next one: the slower the disk, the larger the groups.
+//!
+//! There is a thread for it, so that the next group is decided upon while the last one is being
+//! written. A few facts with nothing ahead of them are written by the driver itself: two changes
+//! of thread would take longer than the write.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, mpsc};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, mpsc};
 use std::time::Duration;
 
 use hence_core::change::{Change, Place};
@@ -27,6 +31,9 @@ use crate::watch::Watchers;
 /// Facts in one commit: bounds the memory of a record, not the speed.
 const COMMIT_CHANGES_MAX: usize = 16_384;
 
+/// Facts that the driver writes itself when nothing is ahead of them.
+const INLINE_CHANGES_MAX: usize = 256;
+
 /// Between two tries of a commit or a read that failed for a passing reason.
 const TRY_AGAIN_AFTER: Duration = Duration::from_millis(100);
 
@@ -37,6 +44,8 @@ pub(crate) struct Work {
     pub(crate) counts: BTreeMap<QueueName, Counts>,
     pub(crate) next_number: JobNumber,
     pub(crate) after: Vec<After>,
+    /// A batch that could not be written yet. It stays as it is: the store may have it already.
+    stuck: Option<ShardBatch>,
 }
 
 /// What may happen once the facts before it are durable.
@@ -75,7 +84,17 @@ pub(crate) enum Read {
 }
 
 impl Work {
+    /// Nothing to write and nothing to do.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.has_no_facts() && self.after.is_empty()
+    }
+
+    fn has_no_facts(&self) -> bool {
+        self.changes.is_empty() && self.counts.is_empty() && self.stuck.is_none()
+    }
+
     fn join(&mut self, other: Work) {
+        assert!(other.stuck.is_none(), "what is stuck is ahead of everything");
         self.changes.extend(other.changes);
         self.counts.extend(other.counts);
         self.next_number = self.next_number.max(other.next_number);
@@ -83,7 +102,7 @@ impl Work {
     }
 }
 
-/// The thread that commits.
+/// Whoever commits: the thread for it, or the driver in its place.
 pub(crate) struct Committer {
     pub(crate) shard: ShardId,
     pub(crate) epoch: Epoch,
@@ -100,64 +119,151 @@ pub(crate) struct Committer {
     pub(crate) on_fatal: OnFatal,
 }
 
-impl Committer {
-    /// Commits until the driver hangs up, or this life is over.
-    pub(crate) fn run(mut self, works: &mpsc::Receiver<Work>) {
-        let ended = self.work_off(works);
-        if let Err(error) = ended
-            && self.over.set()
+/// The way from the driver to the committer, and the committer itself.
+#[derive(Clone)]
+pub(crate) struct Line {
+    committer: Arc<Mutex<Committer>>,
+    works: mpsc::Sender<Work>,
+    /// Works passed on and not carried out yet.
+    ahead: Arc<AtomicUsize>,
+}
+
+/// What to do when the store cannot be written at the moment.
+#[derive(Clone, Copy, PartialEq)]
+enum Patience {
+    GiveBack,
+    TryAgain,
+}
+
+impl Line {
+    pub(crate) fn new(committer: Committer) -> (Self, mpsc::Receiver<Work>) {
+        let (works, inbox) = mpsc::channel();
+        let committer = Arc::new(Mutex::new(committer));
+        (Line { committer, works, ahead: Arc::default() }, inbox)
+    }
+
+    /// Carries the work out, here or on the thread for it. False: it is over.
+    pub(crate) fn pass(&self, work: Work) -> bool {
+        let small = work.changes.len() <= INLINE_CHANGES_MAX;
+        if small
+            && self.ahead.load(Ordering::Acquire) == 0
+            && let Some(mut committer) = self.free_committer()
         {
-            (self.on_fatal)(&error);
+            return match committer.carry_out(work, Patience::GiveBack) {
+                Ok(None) => true,
+                Ok(Some(stuck)) => self.pass_on(stuck),
+                Err(error) => committer.end(&error),
+            };
         }
-        // Whoever still waits for something waits in vain.
-        drop(self.mailbox.send(Message::Stop));
-        self.watchers.close();
+        self.pass_on(work)
     }
 
-    fn work_off(&mut self, works: &mpsc::Receiver<Work>) -> Result<(), StoreError> {
-        while let Ok(mut work) = works.recv() {
-            while work.changes.len() < COMMIT_CHANGES_MAX {
-                let Ok(next) = works.try_recv() else { break };
-                work.join(next);
-            }
-            if self.over.is_set() {
-                return Ok(());
-            }
-            if !work.changes.is_empty() || !work.counts.is_empty() {
-                self.commit(&mut work)?;
-            }
-            // Nothing that waits for these facts may happen any more when it ended meanwhile.
-            if !self.over.is_set() {
-                self.let_go(work.after);
-            }
-        }
-        Ok(())
+    fn pass_on(&self, work: Work) -> bool {
+        self.ahead.fetch_add(1, Ordering::Release);
+        self.works.send(work).is_ok()
     }
 
-    fn commit(&mut self, work: &mut Work) -> Result<(), StoreError> {
+    fn free_committer(&self) -> Option<MutexGuard<'_, Committer>> {
+        match self.committer.try_lock() {
+            Ok(committer) => Some(committer),
+            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
+    }
+}
+
+/// The thread that commits, until the driver hangs up or this life is over.
+pub(crate) fn run(line: Line, works: &mpsc::Receiver<Work>) {
+    let Line { committer, works: sender, ahead } = line;
+    // The driver has its own: when that is gone, there is no more work.
+    drop(sender);
+    while let Ok(mut work) = works.recv() {
+        let mut taken = 1;
+        while work.changes.len() < COMMIT_CHANGES_MAX {
+            let Ok(next) = works.try_recv() else { break };
+            work.join(next);
+            taken += 1;
+        }
+        let mut committer = committer.lock().unwrap_or_else(PoisonError::into_inner);
+        let done = committer.carry_out(work, Patience::TryAgain);
+        ahead.fetch_sub(taken, Ordering::Release);
+        if let Err(error) = done {
+            committer.end(&error);
+            break;
+        }
+    }
+    committer.lock().unwrap_or_else(PoisonError::into_inner).close();
+}
+
+impl Committer {
+    /// Makes the facts durable and lets go of what waited for them. Gives the work back when the
+    /// store cannot be written and there is no patience.
+    fn carry_out(
+        &mut self,
+        mut work: Work,
+        patience: Patience,
+    ) -> Result<Option<Work>, StoreError> {
+        while !self.over.is_set() {
+            let Some(batch) = self.next_batch(&mut work) else { break };
+            if self.write(&batch)? {
+                continue;
+            }
+            work.stuck = Some(batch);
+            if patience == Patience::GiveBack {
+                return Ok(Some(work));
+            }
+            pause(TRY_AGAIN_AFTER);
+        }
+        // Nothing that waits for these facts may happen any more when it ended meanwhile.
+        if !self.over.is_set() {
+            self.let_go(work.after);
+        }
+        Ok(None)
+    }
+
+    fn next_batch(&mut self, work: &mut Work) -> Option<ShardBatch> {
+        if work.has_no_facts() || work.stuck.is_some() {
+            return work.stuck.take();
+        }
         self.sequence += 1;
-        let batch = ShardBatch {
+        Some(ShardBatch {
             shard: self.shard,
             epoch: self.epoch,
             sequence: self.sequence,
             changes: std::mem::take(&mut work.changes),
             counts: std::mem::take(&mut work.counts).into_iter().collect(),
             next_number: work.next_number,
-        };
-        loop {
-            let watch = Stopwatch::start();
-            match self.runtime.block_on(self.store.commit(vec![batch.clone()])) {
-                Ok(()) => {
-                    self.tell(&batch.changes, watch.elapsed());
-                    return Ok(());
-                }
-                Err(error) if error.is_retryable() && !self.over.is_set() => {
-                    self.observers.see(Event::CommitFailed { error: &error });
-                    pause(TRY_AGAIN_AFTER);
-                }
-                Err(error) => return Err(error),
+        })
+    }
+
+    /// Whether it is durable now; the store may also have taken it without saying so.
+    fn write(&self, batch: &ShardBatch) -> Result<bool, StoreError> {
+        let watch = Stopwatch::start();
+        match self.runtime.block_on(self.store.commit(vec![batch.clone()])) {
+            Ok(()) => {
+                self.tell(&batch.changes, watch.elapsed());
+                Ok(true)
             }
+            Err(error) if error.is_retryable() => {
+                self.observers.see(Event::CommitFailed { error: &error });
+                Ok(false)
+            }
+            Err(error) => Err(error),
         }
+    }
+
+    /// It is over, because of this. Always false: nothing goes on.
+    fn end(&self, error: &StoreError) -> bool {
+        if self.over.set() {
+            (self.on_fatal)(error);
+        }
+        false
+    }
+
+    /// Whoever still waits for something waits in vain.
+    fn close(&self) {
+        drop(self.mailbox.send(Message::Stop));
+        self.watchers.close();
     }
 
     fn tell(&self, changes: &[Change], took: Duration) {

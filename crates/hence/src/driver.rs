@@ -3,8 +3,8 @@
 //! here decides anything.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
-use std::sync::{Arc, mpsc};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
 
 use hence_core::effect::{Answer, Delivery, Effect};
 use hence_core::error::Rejection;
@@ -16,7 +16,7 @@ use hence_store::{Pressure, Store};
 use tokio::sync::oneshot;
 
 use crate::clock::Clock;
-use crate::commit::{After, Read, Work};
+use crate::commit::{After, Line, Read, Work};
 use crate::error::Error;
 use crate::mailbox::{LeaseCall, LeaseReply, Message, PARTS_MAX, Replies, Reply};
 use crate::observe::{Event, Observers};
@@ -37,7 +37,7 @@ pub(crate) struct Driver {
     clock: Arc<dyn Clock>,
     observers: Observers,
     inbox: Receiver<Message>,
-    works: Sender<Work>,
+    line: Line,
     tickets: Tickets,
     waiters: Waiters,
     full: bool,
@@ -63,7 +63,7 @@ impl Driver {
         clock: Arc<dyn Clock>,
         observers: Observers,
         inbox: Receiver<Message>,
-        works: Sender<Work>,
+        line: Line,
     ) -> Self {
         let next_sweep = clock.now().plus(SWEEP_EVERY);
         Driver {
@@ -72,7 +72,7 @@ impl Driver {
             clock,
             observers,
             inbox,
-            works,
+            line,
             tickets: Tickets::default(),
             waiters: Waiters::default(),
             full: false,
@@ -225,11 +225,8 @@ impl Driver {
         self.look_at_draining(&mut work);
         work.counts.extend(self.shard.take_counts());
         work.next_number = self.shard.next_number();
-        if work.changes.is_empty() && work.counts.is_empty() && work.after.is_empty() {
-            return Next::GoOn;
-        }
         // Without a committer nothing can become durable any more: the end.
-        if self.works.send(work).is_err() { Next::Stop } else { Next::GoOn }
+        if work.is_empty() || self.line.pass(work) { Next::GoOn } else { Next::Stop }
     }
 
     fn settled(&mut self, now: Timestamp, settled: Settled, after: &mut Vec<After>) {
@@ -433,9 +430,4 @@ impl Tickets {
         };
         Settled::Many(replies, answers.into_iter().flatten().collect())
     }
-}
-
-/// The channel between driver and committer.
-pub(crate) fn works() -> (Sender<Work>, Receiver<Work>) {
-    mpsc::channel()
 }
