@@ -1,1 +1,17 @@
 //! Black-box tests: the real binary, kill -9, hostile receivers.
+//!
+//! Nothing here links against Hence. A test starts the program as an operator would ([`server`]),
+//! speaks HTTP to it ([`api`]), and judges it by what arrived at a receiver of its own
+//! ([`receiver`]), never by what Hence says about itself.
+
+pub mod api;
+pub mod clock;
+pub mod receiver;
+pub mod seed;
+pub mod server;
+pub mod suite;
+
+pub use api::{Answer, Api};
+pub use receiver::{Arrival, Receiver, Token};
+pub use seed::Seed;
+pub use server::{Server, Setup};
