@@ -1,1 +1,0 @@
-//! The scripts behind every number we publish.

@@ -1,0 +1,108 @@
+//! What the machine itself does: its clocks, its scheduling noise, and what a process uses of it.
+
+use std::fs;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context, Result};
+use hdrhistogram::Histogram;
+
+/// Microseconds since 1970.
+pub(crate) fn now_us() -> i64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(now.as_micros()).unwrap_or(i64::MAX)
+}
+
+/// Milliseconds since 1970.
+pub(crate) fn now_ms() -> i64 {
+    now_us() / 1_000
+}
+
+/// How late things were, in milliseconds.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Spread {
+    pub(crate) count: u64,
+    pub(crate) early: u64,
+    pub(crate) p50: f64,
+    pub(crate) p99: f64,
+    pub(crate) p999: f64,
+    pub(crate) max: f64,
+}
+
+/// Gathers how late things were.
+pub(crate) struct Lateness {
+    histogram: Histogram<u64>,
+    early: u64,
+}
+
+impl Lateness {
+    pub(crate) fn new() -> Self {
+        let histogram = Histogram::new(3).expect("three digits are allowed");
+        Lateness { histogram, early: 0 }
+    }
+
+    /// Takes in one, late by so many microseconds; negative is early.
+    pub(crate) fn add(&mut self, late_us: i64) {
+        match u64::try_from(late_us) {
+            Ok(late) => self.histogram.saturating_record(late),
+            Err(_) => self.early += 1,
+        }
+    }
+
+    pub(crate) fn merge(&mut self, other: &Lateness) {
+        self.early += other.early;
+        self.histogram.add(&other.histogram).expect("both grow as needed");
+    }
+
+    pub(crate) fn count(&self) -> u64 {
+        self.histogram.len() + self.early
+    }
+
+    pub(crate) fn spread(&self) -> Spread {
+        let at = |quantile| self.histogram.value_at_quantile(quantile) as f64 / 1_000.0;
+        Spread {
+            count: self.count(),
+            early: self.early,
+            p50: at(0.5),
+            p99: at(0.99),
+            p999: at(0.999),
+            max: self.histogram.max() as f64 / 1_000.0,
+        }
+    }
+}
+
+/// How late a thread that only sleeps wakes up, while nothing else of ours runs: what the machine
+/// adds to everything.
+pub(crate) fn noise(span: Duration) -> Spread {
+    let mut lateness = Lateness::new();
+    let end = Instant::now() + span;
+    let mut next = Instant::now();
+    while next < end {
+        next += Duration::from_millis(1);
+        std::thread::sleep(next.saturating_duration_since(Instant::now()));
+        let late = Instant::now().saturating_duration_since(next);
+        lateness.add(i64::try_from(late.as_micros()).unwrap_or(i64::MAX));
+        // A long gap is one gap, not many.
+        next = next.max(Instant::now());
+    }
+    lateness.spread()
+}
+
+/// Resident memory of a process, in bytes.
+pub(crate) fn rss_bytes(pid: u32) -> Result<u64> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
+    let line = status.lines().find(|line| line.starts_with("VmRSS:")).context("no VmRSS")?;
+    let kib: u64 = line.split_whitespace().nth(1).context("no number")?.parse()?;
+    Ok(kib * 1_024)
+}
+
+/// Processor time of a process so far.
+pub(crate) fn cpu_time(pid: u32) -> Result<Duration> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
+    // The name may hold anything, but ends with the last parenthesis.
+    let rest = stat.rsplit_once(')').context("no name")?.1;
+    let mut ticks = 0;
+    for field in rest.split_whitespace().skip(11).take(2) {
+        ticks += field.parse::<u64>()?;
+    }
+    Ok(Duration::from_millis(ticks * 10))
+}
