@@ -24,6 +24,7 @@ mod error;
 mod keys;
 pub mod kv;
 mod list;
+mod mend;
 mod names;
 mod read;
 mod shard;
@@ -44,6 +45,8 @@ use hence_store::{
     Answer, Capabilities, ListRequest, LiveJob, Page, Pressure, Recovered, ShardBatch, Store,
     StoreError, StoredJob, Tier,
 };
+
+pub use mend::repair;
 
 use engine::Engine;
 use kv::disk::{Disk, RealDisk};

@@ -77,8 +77,16 @@ fn a_store_is_checked_exported_and_imported() {
     assert_eq!(server.json(&["schedules", "show", "tick"])["every"], "1h");
 }
 
+/// The first job's record also makes its queue known: with it gone, the others must still be
+/// found.
 #[test]
 fn damage_is_named_and_repaired() {
+    for damaged in 0..2 {
+        damage_and_repair(damaged);
+    }
+}
+
+fn damage_and_repair(damaged: usize) {
     let server = Server::start();
     for id in ["a", "b", "c"] {
         server.ok(&["add", "--worker", "--id", id, "--in", "1h", "--payload", "sixteen letters!"]);
@@ -89,8 +97,8 @@ fn damage_is_named_and_repaired() {
     let log = log.filter(|path| path.extension().is_some_and(|end| end == "log")).min().unwrap();
     let mut bytes = std::fs::read(&log).unwrap();
     let mut places = (0..bytes.len()).filter(|at| bytes[*at..].starts_with(b"sixteen"));
-    let second = places.nth(1).unwrap();
-    bytes[second] ^= 1;
+    let place = places.nth(damaged).unwrap();
+    bytes[place] ^= 1;
     std::fs::write(&log, bytes).unwrap();
     let name = log.file_name().unwrap().to_str().unwrap().to_owned();
     let run = |arguments: &[&str]| {
@@ -110,6 +118,8 @@ fn damage_is_named_and_repaired() {
     assert_eq!(run(&["store", "check"]).0, Some(0));
     let server = Server::start_in(directory);
     assert_eq!(server.ok(&["jobs", "--json"]).lines().count(), 2, "what can be read is kept");
+    assert_eq!(server.json(&["queues", "show", "default"])["counts"]["pending"], 2);
+    assert_eq!(server.json(&["show", "c"])["state"], "scheduled");
 }
 
 #[test]

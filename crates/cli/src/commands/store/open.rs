@@ -114,7 +114,8 @@ pub(super) fn repair(dir: &Path, yes: bool, output: &Output) -> Result<(), Failu
         return Err(Failure::refused("nothing was done"));
     }
     let disk: Arc<dyn Disk> = Arc::new(RealDisk);
-    let report = kv::repair(dir, &disk).map_err(|error| kv_failure(&error, dir))?;
+    let repaired = hence_store_embedded::repair(dir, &disk);
+    let report = repaired.map_err(|error| store_failure(&error, Some(dir)))?;
     if output.is_json() {
         return output.json(&repair_json(&report));
     }
