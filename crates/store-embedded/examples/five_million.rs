@@ -44,7 +44,6 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
     println!("{:?}", store.kv().stats());
     println!("at the end: {}", memory()?);
-    drop(owner);
     drop(store);
     std::fs::remove_dir_all(&dir)?;
     Ok(())
@@ -111,9 +110,9 @@ impl<'a> Owner<'a> {
         let mut done = 0;
         while done < count {
             let jobs: Vec<Arc<Job>> = (0..per_sync).map(|_| Arc::new(self.next())).collect();
-            self.commit(jobs.iter().map(|job| put_shared(job)).collect())?;
+            self.commit(jobs.iter().map(put_shared).collect())?;
             self.commit(vec![leased(&jobs, self.sequence * 10_000)])?;
-            self.commit(jobs.iter().map(|job| finished(job)).collect())?;
+            self.commit(jobs.iter().map(finished).collect())?;
             done += per_sync;
         }
         Ok(done as f64 / start.elapsed().as_secs_f64())

@@ -23,7 +23,7 @@ pub(crate) struct Engine {
     pub(crate) kv: Kv,
     shards: Vec<RwLock<Shard>>,
     writer: Mutex<Writer>,
-    swept_until: SweptUntil,
+    pub(crate) swept_until: Arc<SweptUntil>,
 }
 
 /// Held by whoever changes the store; its buffers are used again and again.
@@ -41,8 +41,8 @@ impl Engine {
         options: Options,
         disk: Arc<dyn Disk>,
     ) -> Result<(Self, OpenReport), StoreError> {
-        let swept_until = SweptUntil::new();
-        let options = Options { drop_filter: Some(swept_until.filter()), ..options };
+        let swept_until = Arc::new(SweptUntil::new());
+        let options = Options { expiry: Some(swept_until.clone()), ..options };
         let (kv, report) = Kv::open(dir, options, disk).map_err(failed_to_open)?;
         let count = shards_of(&kv, shards)?;
         let mut shards = Vec::with_capacity(usize::from(count));

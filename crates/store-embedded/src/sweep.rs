@@ -6,49 +6,68 @@
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use hence_core::change::FinishedPlace;
 use hence_core::id::{JobName, JobNumber, QueueName, ShardId};
 use hence_core::job::Outcome;
-use hence_core::time::Timestamp;
+use hence_core::time::{Millis, Timestamp};
 use hence_store::StoreError;
 
 use crate::draft::Output;
 use crate::engine::Engine;
 use crate::error::failed;
 use crate::keys::{self, KeyBuffer};
-use crate::kv::{Direction, DropFilter, Read, Span, WriteBatch};
+use crate::kv::{Direction, Expiry, Read, Span, WriteBatch};
 use crate::read::{each_with_prefix, scan};
 use crate::values::{self, Spot};
 
+/// How long finished jobs whose time is up stay on an idle disk at most before that is noted.
+const SWEEP_EVERY: Millis = Millis::from_secs(60);
+
 /// Until when each shard was swept, as far as that is stored: what was to be kept until then may
 /// be left out of merged tables, for nobody will ask for it again, whatever their clock says.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(crate) struct SweptUntil {
-    shards: Arc<Vec<AtomicI64>>,
+    shards: Vec<AtomicU64>,
+    /// The latest of all.
+    latest: AtomicU64,
 }
 
 impl SweptUntil {
     pub(crate) fn new() -> Self {
-        let shards = (0..=u16::MAX).map(|_| AtomicI64::new(i64::MIN)).collect();
-        SweptUntil { shards: Arc::new(shards) }
+        let shards = (0..=u16::MAX).map(|_| AtomicU64::new(0)).collect();
+        SweptUntil { shards, latest: AtomicU64::new(0) }
     }
 
     pub(crate) fn set(&self, shard: ShardId, until: Timestamp) {
-        self.shards[usize::from(shard.0)].store(until.as_millis(), Ordering::Release);
+        self.shards[usize::from(shard.0)].store(ordered(until), Ordering::Release);
+        self.latest.fetch_max(ordered(until), Ordering::AcqRel);
     }
 
-    /// Says of an entry that its time is up.
-    pub(crate) fn filter(&self) -> Arc<DropFilter> {
-        let shards = Arc::clone(&self.shards);
-        Arc::new(move |key: &[u8], value: &[u8]| {
-            let Some(keep_until) = keep_until(key, value) else { return false };
-            let shard = u16::from_be_bytes([key[1], key[2]]);
-            keep_until.as_millis() <= shards[usize::from(shard)].load(Ordering::Acquire)
-        })
+    fn is_behind(&self, shard: ShardId, instant: Timestamp) -> bool {
+        self.shards[usize::from(shard.0)].load(Ordering::Acquire) < ordered(instant)
     }
+}
+
+impl Expiry for SweptUntil {
+    fn deadline(&self, key: &[u8], value: &[u8]) -> Option<u64> {
+        keep_until(key, value).map(ordered)
+    }
+
+    fn is_over(&self, key: &[u8], deadline: u64) -> bool {
+        let shard = u16::from_be_bytes([key[1], key[2]]);
+        deadline <= self.shards[usize::from(shard)].load(Ordering::Acquire)
+    }
+
+    fn reached(&self) -> u64 {
+        self.latest.load(Ordering::Acquire)
+    }
+}
+
+/// An instant as a number that is larger when it is later.
+fn ordered(instant: Timestamp) -> u64 {
+    u64::from_be_bytes(keys::instant_bytes(instant))
 }
 
 /// Until when an entry is kept; `None` for those that do not go by themselves.
@@ -85,7 +104,7 @@ impl Engine {
             state.swept_until = state.swept_until.max(now);
         }
         let dead = self.dead_until(shard, now, limit)?;
-        if dead.is_empty() {
+        if dead.is_empty() && !self.sweeps_enough(shard, now) {
             return Ok(Vec::new());
         }
         let mut swept: BTreeMap<QueueName, u64> = BTreeMap::new();
@@ -98,7 +117,13 @@ impl Engine {
             }
         }
         self.commit_shard_record(shard, writer, |_| {})?;
+        self.kv.expire().map_err(failed("sweep"))?;
         Ok(swept.into_iter().collect())
+    }
+
+    /// Whether so much time is up that it is worth a commit to let it go from the disk as well.
+    fn sweeps_enough(&self, shard: ShardId, now: Timestamp) -> bool {
+        self.swept_until.is_behind(shard, now.minus(SWEEP_EVERY))
     }
 
     fn dead_until(

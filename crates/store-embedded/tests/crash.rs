@@ -100,8 +100,8 @@ fn leased(number: u64) -> Change {
     Change::LeasesGranted { first_token, holder: worker(), at: at(50), leases }
 }
 
-fn attempt(number: u64, end: AttemptEnd) -> Option<AttemptRecord> {
-    Some(AttemptRecord {
+fn attempt(number: u64, end: AttemptEnd) -> AttemptRecord {
+    AttemptRecord {
         attempt: 1,
         token: token(number),
         holder: worker(),
@@ -109,21 +109,21 @@ fn attempt(number: u64, end: AttemptEnd) -> Option<AttemptRecord> {
         ended_at: at(60),
         end,
         reason: None,
-    })
+    }
 }
 
 fn retried(number: u64) -> Change {
     let due_at = at(number as i64 + 5_000);
     let progress = Progress { due_at, attempts: 1, crashes: 0, holds_key: true };
     let (job, from) = (Arc::new(job(number)), at(number as i64));
-    Change::JobMoved { job, from, progress, ended: attempt(number, AttemptEnd::Failed) }
+    Change::JobMoved { job, from, progress, ended: Some(attempt(number, AttemptEnd::Failed)) }
 }
 
 fn finished(number: u64, outcome: Outcome, due_at: Timestamp) -> Change {
     let finish =
         Finish { outcome, at: at(70), reason: None, result: None, keep_until: at(1_000_000) };
     let progress = Progress { due_at, attempts: 1, crashes: 0, holds_key: false };
-    let ended = attempt(number, AttemptEnd::Succeeded);
+    let ended = Some(attempt(number, AttemptEnd::Succeeded));
     Change::JobFinished { job: Arc::new(job(number)), progress, finish, ended, keep_payload: true }
 }
 

@@ -10,7 +10,7 @@ use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
 use super::error::{Error, Result};
-use super::limits::FULL_RETRY_MS;
+use super::limits::{FULL_RETRY_MS, MERGE_NICENESS};
 use super::options::Background;
 use super::segment::segment_path;
 use super::state::{Duty, State, lock};
@@ -30,6 +30,9 @@ pub(super) fn start(state: &Arc<State>) -> Result<Vec<JoinHandle<()>>> {
     for (name, duty, step) in DUTIES {
         let shared = Arc::clone(state);
         let spawned = Builder::new().name(name.to_owned()).spawn(move || {
+            if matches!(duty, Duty::Merge) {
+                step_back();
+            }
             run(&shared, duty, step);
         });
         threads.push(spawned.map_err(|cause| Error::io("start a thread for", &state.dir, cause))?);
@@ -47,9 +50,19 @@ pub(super) fn stop(state: &State, threads: &mut Vec<JoinHandle<()>>) {
     }
 }
 
+/// Merging can always wait for those who commit. Linux counts niceness by thread; where it cannot
+/// be had, merging is as important as the rest, which is no harm.
+fn step_back() {
+    let _ = rustix::process::setpriority_process(None, MERGE_NICENESS);
+}
+
 fn run(state: &State, duty: Duty, step: Step) {
-    while !state.is_stopping() {
+    loop {
+        // The count first: a ring after this look at the state ends the wait below.
         let seen = state.bell.count();
+        if state.is_stopping() {
+            return;
+        }
         match state.attempt(duty, step) {
             Ok(true) => {}
             Ok(false) => state.bell.wait_past(seen, None),

@@ -12,7 +12,7 @@ use bytes::Bytes;
 use super::batch::WriteBatch;
 use super::error::{Error, Result};
 use super::frame::{self, FRAME_HEAD};
-use super::limits::{FRAME_BYTES_MAX, FROZEN_MAX, FULL_RETRY_MS, GROUP_BYTES_MAX};
+use super::limits::{FRAME_BYTES_MAX, FROZEN_MAX, FULL_RETRY_MS, GROUP_BYTES_MAX, RUNS_STALL};
 use super::options::Background;
 use super::segment::SEGMENT_HEAD;
 use super::state::{State, Writer, lock, write};
@@ -163,15 +163,19 @@ impl State {
         Ok(())
     }
 
+    /// Waits until another memtable may be frozen: there is room for it, and not too many runs.
     fn wait_for_frozen_room(&self) -> Result<()> {
         loop {
             let seen = self.bell.count();
             self.check_alive()?;
-            if self.snapshot().frozen.len() < FROZEN_MAX {
+            let view = self.snapshot();
+            let frozen_room = view.frozen.len() < FROZEN_MAX;
+            if frozen_room && (view.tables.len() < RUNS_STALL || !self.merges()) {
                 return Ok(());
             }
             match self.options.background {
                 Background::Threads => self.bell.wait_past(seen, None),
+                Background::Inline if frozen_room => drop(self.merge_one()?),
                 Background::Inline => drop(self.flush_one()?),
             }
         }

@@ -24,11 +24,13 @@ impl State {
         }
         let view = self.snapshot();
         let metas: Vec<TableMeta> = view.tables.iter().map(|table| table.meta).collect();
-        match pick(&metas).map(|runs| self.merge(&view, runs)) {
+        let reached = self.options.expiry.as_ref().map_or(0, |expiry| expiry.reached());
+        match pick(&metas, reached).map(|runs| self.merge(&view, runs)) {
             None => Ok(false),
             Some(Err(error @ (Error::Corrupt { .. } | Error::Io { .. }))) => {
                 tracing::error!(%error, "tables are no longer merged");
                 let _ = self.damage.set(error);
+                self.bell.ring();
                 Ok(false)
             }
             Some(merged) => merged,
@@ -100,13 +102,26 @@ impl State {
             let failed = |cause| Error::fatal("remove", table.path(), cause);
             self.disk.remove(table.path()).map_err(failed)?;
         }
+        self.bell.ring();
         Ok(())
     }
 }
 
 /// The neighbouring tables to merge next, newest first.
-fn pick(tables: &[TableMeta]) -> Option<Range<usize>> {
-    mostly_removed(tables).or_else(|| similar(tables)).or_else(|| too_many(tables))
+fn pick(tables: &[TableMeta], reached: u64) -> Option<Range<usize>> {
+    mostly_removed(tables)
+        .or_else(|| similar(tables))
+        .or_else(|| too_many(tables))
+        .or_else(|| mostly_over(tables, reached))
+}
+
+/// A table that is worth writing anew for what has gone from it by itself.
+fn mostly_over(tables: &[TableMeta], reached: u64) -> Option<Range<usize>> {
+    let is_over =
+        |table: &TableMeta| table.over_at <= reached && table.expiring * 2 > table.entries;
+    // The oldest first: what goes from it goes without a trace.
+    let at = tables.iter().rposition(is_over)?;
+    Some(at..at + 1)
 }
 
 /// Removals outweigh what they can still remove: merge everything down.
@@ -160,6 +175,8 @@ mod tests {
             removed: 0,
             first_sequence: 0,
             last_sequence: 0,
+            expiring: 0,
+            over_at: u64::MAX,
         };
         sizes.iter().map(table).collect()
     }
@@ -167,7 +184,7 @@ mod tests {
     #[test]
     fn what_is_merged() {
         let check = |sizes: &[u64], expected: Option<Range<usize>>| {
-            assert_eq!(pick(&tables(sizes)), expected, "{sizes:?}");
+            assert_eq!(pick(&tables(sizes), 0), expected, "{sizes:?}");
         };
         check(&[], None);
         check(&[32, 32, 32], None);
@@ -183,9 +200,19 @@ mod tests {
     fn removals_are_merged_down() {
         let mut metas = tables(&[40, 100]);
         metas[0].removed = 30;
-        assert_eq!(pick(&metas), None);
+        assert_eq!(pick(&metas, 0), None);
         metas[0].removed = 40;
         metas[1].removed = 10;
-        assert_eq!(pick(&metas), Some(0..2));
+        assert_eq!(pick(&metas, 0), Some(0..2));
+    }
+
+    #[test]
+    fn what_is_mostly_over_is_written_anew() {
+        let mut metas = tables(&[40, 100]);
+        (metas[1].expiring, metas[1].over_at) = (60, 7);
+        assert_eq!(pick(&metas, 6), None);
+        assert_eq!(pick(&metas, 7), Some(1..2));
+        metas[1].expiring = 40;
+        assert_eq!(pick(&metas, 7), None);
     }
 }

@@ -98,12 +98,20 @@ impl State {
         beneath: Beneath,
     ) -> Result<()> {
         let Some(key) = cursor.key() else { return Ok(()) };
-        let drop_filter = self.options.drop_filter.as_ref();
-        let value =
-            cursor.value().filter(|value| !drop_filter.is_some_and(|drop| drop(key, value)));
-        match (value, beneath) {
+        let expiry = self.options.expiry.as_ref();
+        let value = cursor.value();
+        let deadline = value.and_then(|value| expiry?.deadline(key, value));
+        let is_over = |deadline| expiry.is_some_and(|expiry| expiry.is_over(key, deadline));
+        match (value.filter(|_| !deadline.is_some_and(is_over)), beneath) {
             (None, Beneath::Nothing) => Ok(()),
-            (value, _) => writer.add(key, value),
+            (None, Beneath::Tables) => writer.add(key, None),
+            (value, _) => {
+                writer.add(key, value)?;
+                if let Some(deadline) = deadline {
+                    writer.note_deadline(deadline);
+                }
+                Ok(())
+            }
         }
     }
 

@@ -8,7 +8,8 @@
 //! body:      store 16 | created u64 | flushed sequence u64 | first segment u64 | next table u64
 //!            | maker length u16 | maker | note length u32, all ones = none | note
 //!            | tables u32 | per table, newest first: id u64 | bytes u64 | entries u64
-//!              | removed u64 | first sequence u64 | last sequence u64
+//!              | removed u64 | first sequence u64 | last sequence u64 | expiring u64
+//!              | over at u64
 //! ```
 
 use std::path::{Path, PathBuf};
@@ -105,6 +106,8 @@ impl Manifest {
                 table.removed,
                 table.first_sequence,
                 table.last_sequence,
+                table.expiring,
+                table.over_at,
             ] {
                 out.extend_from_slice(&number.to_le_bytes());
             }
@@ -145,6 +148,8 @@ fn decode_body(body: &[u8]) -> Option<Manifest> {
             removed: fields.u64()?,
             first_sequence: fields.u64()?,
             last_sequence: fields.u64()?,
+            expiring: fields.u64()?,
+            over_at: fields.u64()?,
         });
     }
     fields.is_empty().then_some(Manifest {

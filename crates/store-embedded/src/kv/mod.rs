@@ -85,6 +85,7 @@ mod compact;
 mod cursor;
 pub mod disk;
 mod error;
+mod expiring;
 pub mod fake_disk;
 mod filter;
 mod flush;
@@ -118,7 +119,7 @@ pub use batch::WriteBatch;
 pub use check::{Report, check};
 pub use cursor::Direction;
 pub use error::{Error, Result};
-pub use options::{Background, DropFilter, Options, Pressure, PressureListener};
+pub use options::{Background, Expiry, Options, Pressure, PressureListener};
 pub use recover::OpenReport;
 pub use repair::{GivenUp, RepairReport, repair};
 pub use scan::{Pinned, Read, Span, Visit};
@@ -238,6 +239,13 @@ impl Kv {
     pub fn compact(&self) -> Result<()> {
         self.flush()?;
         self.state.merge_all()
+    }
+
+    /// Tells the background that more entries may be over.
+    pub fn expire(&self) -> Result<()> {
+        self.state.check_alive()?;
+        self.state.bell.ring();
+        self.state.work_inline()
     }
 
     /// Figures for people and metrics.

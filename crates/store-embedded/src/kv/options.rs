@@ -5,8 +5,16 @@ use std::sync::Arc;
 
 use super::limits;
 
-/// Says of an entry, while tables are merged, that nobody will miss it.
-pub type DropFilter = dyn Fn(&[u8], &[u8]) -> bool + Send + Sync;
+/// Knows which entries go by themselves. Deadlines are numbers of the owner's choice; a larger one
+/// is later.
+pub trait Expiry: Send + Sync {
+    /// After what the entry may go; `None` if it stays until it is removed.
+    fn deadline(&self, key: &[u8], value: &[u8]) -> Option<u64>;
+    /// Whether the entry may go now, for good: nobody will ask for it again.
+    fn is_over(&self, key: &[u8], deadline: u64) -> bool;
+    /// Roughly the deadlines reached by now: a table whose entries are mostly over is written anew.
+    fn reached(&self) -> u64;
+}
 
 /// Told of every change between normal and full.
 pub type PressureListener = dyn Fn(Pressure) + Send + Sync;
@@ -50,8 +58,8 @@ pub struct Options {
     pub cache_bytes: usize,
     /// Who flushes, merges and prepares segments.
     pub background: Background,
-    /// Entries to leave out when tables are merged.
-    pub drop_filter: Option<Arc<DropFilter>>,
+    /// Entries to leave out when tables are written.
+    pub expiry: Option<Arc<dyn Expiry>>,
     /// Called from a background thread when the disk becomes full or has room again.
     pub on_pressure: Option<Arc<PressureListener>>,
 }
@@ -68,7 +76,7 @@ impl Options {
             memtable_bytes: limits::MEMTABLE_BYTES,
             cache_bytes: limits::CACHE_BYTES,
             background: Background::Threads,
-            drop_filter: None,
+            expiry: None,
             on_pressure: None,
         }
     }

@@ -112,6 +112,12 @@ impl State {
         self.closing.load(Ordering::Acquire) || self.poison.get().is_some()
     }
 
+    /// Whether merging goes on at present.
+    pub(super) fn merges(&self) -> bool {
+        let lacking = self.lacking.load(Ordering::Acquire) & Duty::Merge as u8 != 0;
+        !lacking && self.damage.get().is_none()
+    }
+
     pub(super) fn snapshot(&self) -> Arc<View> {
         read(&self.view).clone()
     }

@@ -4,7 +4,8 @@
 //! table:   block … | filter | index | footer
 //! index:   per block: offset u64 | bytes u32 | entries u32 | key length u16 | last key
 //! footer:  magic 8 | version u32 | checksum u32 | store 16 | table u64 | entries u64
-//!          | removed u64 | first sequence u64 | last sequence u64 | blocks' bytes u64
+//!          | removed u64 | first sequence u64 | last sequence u64 | expiring u64
+//!          | over at u64 | blocks' bytes u64
 //!          | filter bytes u64 | index bytes u64 | filter checksum u32 | index checksum u32
 //! ```
 
@@ -14,7 +15,7 @@ use super::bytes_io::Reader;
 use super::error::{Error, Result};
 
 /// Bytes of the footer, at the very end of the file.
-pub(super) const FOOTER_BYTES: usize = 104;
+pub(super) const FOOTER_BYTES: usize = 120;
 
 /// Raised with every change of block, filter, index or footer.
 pub(super) const TABLE_VERSION: u32 = 1;
@@ -32,6 +33,10 @@ pub(super) struct TableMeta {
     pub(super) removed: u64,
     pub(super) first_sequence: u64,
     pub(super) last_sequence: u64,
+    /// Entries that go by themselves.
+    pub(super) expiring: u64,
+    /// When most of those are over.
+    pub(super) over_at: u64,
 }
 
 /// The decoded end of a table.
@@ -151,6 +156,8 @@ impl Footer {
             meta.removed,
             meta.first_sequence,
             meta.last_sequence,
+            meta.expiring,
+            meta.over_at,
             self.blocks_bytes,
             self.filter_bytes,
             self.index_bytes,
@@ -208,6 +215,8 @@ fn decode_fields(footer: &[u8], file_bytes: u64, store_id: [u8; 16]) -> Option<(
         removed: fields.u64()?,
         first_sequence: fields.u64()?,
         last_sequence: fields.u64()?,
+        expiring: fields.u64()?,
+        over_at: fields.u64()?,
     };
     let footer = Footer {
         meta,

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use super::block::BlockBuilder;
 use super::disk::{Disk, DiskFile};
 use super::error::{Error, Result};
+use super::expiring::Expiring;
 use super::filter::Filter;
 use super::limits::{BLOCK_BYTES, SYNC_EVERY_BYTES, WRITE_CHUNK_BYTES};
 use super::table_format::{Footer, Index, TableMeta, table_path};
@@ -43,6 +44,7 @@ pub(super) struct TableWriter {
     filter: Filter,
     entries: u64,
     removed: u64,
+    expiring: Expiring,
 }
 
 impl TableMaker {
@@ -69,6 +71,7 @@ impl TableMaker {
             filter: Filter::with_capacity(expected.entries_max as usize),
             entries: 0,
             removed: 0,
+            expiring: Expiring::default(),
         })
     }
 }
@@ -85,6 +88,11 @@ impl TableWriter {
             self.write_out(WRITE_CHUNK_BYTES)?;
         }
         Ok(())
+    }
+
+    /// The entry added last goes by itself.
+    pub(super) fn note_deadline(&mut self, deadline: u64) {
+        self.expiring.add(deadline);
     }
 
     pub(super) fn entries(&self) -> u64 {
@@ -119,6 +127,8 @@ impl TableWriter {
             removed: self.removed,
             first_sequence,
             last_sequence,
+            expiring: self.expiring.count(),
+            over_at: self.expiring.mostly_over_at(),
         };
         let footer = Footer {
             meta,

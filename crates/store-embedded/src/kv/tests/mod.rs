@@ -12,13 +12,15 @@ use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 
 use super::fake_disk::FakeDisk;
 use super::limits;
 use super::{
-    Background, Direction, Error, Kv, OpenReport, Options, Read, Result, Span, WriteBatch, check,
+    Background, Direction, Error, Expiry, Kv, OpenReport, Options, Read, Result, Span, WriteBatch,
+    check,
 };
 
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
@@ -202,17 +204,43 @@ fn fresh_keys_that_come_and_go_leave_nothing() {
     assert_eq!(contents(&kv).expect("reads"), Model::new());
 }
 
+/// Keys that begin with "old" go when the clock is past the number in their value.
+struct OldGoes(AtomicU64);
+
+impl Expiry for OldGoes {
+    fn deadline(&self, key: &[u8], value: &[u8]) -> Option<u64> {
+        let number = || std::str::from_utf8(value).ok()?.parse().ok();
+        key.starts_with(b"old").then(number)?
+    }
+
+    fn is_over(&self, _key: &[u8], deadline: u64) -> bool {
+        deadline <= self.reached()
+    }
+
+    fn reached(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
 #[test]
-fn entries_that_the_filter_names_are_dropped_when_tables_merge() {
+fn entries_go_when_they_are_over() {
     let disk = FakeDisk::new();
-    let drop_filter = Arc::new(|key: &[u8], _: &[u8]| key.starts_with(b"old"));
-    let options = Options { drop_filter: Some(drop_filter), ..small() };
+    let clock = Arc::new(OldGoes(AtomicU64::new(0)));
+    let options = Options { expiry: Some(clock.clone()), ..small() };
     let (kv, _) = Kv::open(dir(), options, Arc::new(disk)).expect("opens");
-    kv.commit_group(&[put("old-1", "a"), put("new-1", "b")]).expect("commits");
-    assert!(kv.get(b"old-1").expect("reads").is_some());
+    let batches: Vec<_> =
+        (1..=9).map(|number| put(&format!("old-{number}"), &number.to_string())).collect();
+    kv.commit_group(&batches).expect("commits");
+    kv.commit(&put("new-1", "5")).expect("commits");
     kv.compact().expect("merges");
-    assert!(kv.get(b"old-1").expect("reads").is_none());
-    assert!(kv.get(b"new-1").expect("reads").is_some());
+    assert_eq!(kv.stats().table_entries, 10);
+    clock.0.store(3, Ordering::Relaxed);
+    kv.expire().expect("works");
+    assert_eq!(kv.stats().table_entries, 10, "a few are not worth the work");
+    clock.0.store(8, Ordering::Relaxed);
+    kv.expire().expect("works");
+    let left: Vec<_> = contents(&kv).expect("reads").into_keys().collect();
+    assert_eq!(left, [b"new-1", b"old-9"]);
 }
 
 #[test]

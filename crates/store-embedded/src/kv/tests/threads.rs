@@ -98,3 +98,12 @@ fn files_are_for_their_owner_only() {
         assert_eq!(mode(&file), 0o600, "{}", file.display());
     }
 }
+
+/// A thread once looked at the state before it looked at the bell, and slept through the end.
+#[test]
+fn a_store_that_is_closed_at_once_closes() {
+    for _ in 0..300 {
+        let options = Options { background: Background::Threads, ..small() };
+        drop(Kv::open(dir(), options, Arc::new(FakeDisk::new())).expect("opens"));
+    }
+}
