@@ -97,11 +97,14 @@ impl Driver {
 
     fn turn(&mut self) -> Next {
         let first = self.next_message();
-        let now = self.clock.now();
+        let mut now = self.clock.now();
         self.look_at_pressure(now);
         let mut taken = 0;
         let mut message = first;
         while let Some(one) = message {
+            // Asked for each: a turn may be long, and a delay that is counted from its beginning
+            // would end too early.
+            now = self.clock.now();
             if let Next::Stop = self.take(now, one) {
                 // What was taken in before is carried out.
                 self.pass_on(now);
