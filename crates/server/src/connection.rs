@@ -4,6 +4,7 @@ use std::convert::Infallible;
 use std::future::Future;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use axum::Router;
 use axum::body::Body;
@@ -56,7 +57,9 @@ impl Connections {
         peer: SocketAddr,
     ) -> impl Future<Output = ()> + Send + 'static {
         let (builder, drain) = (self.builder.clone(), self.drain.clone());
-        let service = ToRouter { router: self.router.clone(), peer: Peer(peer) };
+        let spoken = Arc::new(AtomicBool::new(false));
+        let (router, heard) = (self.router.clone(), Arc::clone(&spoken));
+        let service = ToRouter { router, peer: Peer(peer), spoken };
         async move {
             // Answers are small: waiting for more to send with them only delays them.
             if let Err(error) = stream.set_nodelay(true) {
@@ -66,6 +69,7 @@ impl Connections {
             tokio::pin!(connection);
             let ended = tokio::select! {
                 ended = connection.as_mut() => ended,
+                () = silence(&heard) => return,
                 () = drain.begun() => {
                     connection.as_mut().graceful_shutdown();
                     connection.await
@@ -78,11 +82,23 @@ impl Connections {
     }
 }
 
+/// Ends when nothing was asked within the time for a head. hyper's own timeout begins only when it
+/// knows which version is spoken, which takes a byte or, if that could begin either, more.
+async fn silence(heard: &AtomicBool) {
+    let forever = std::future::pending::<()>();
+    drop(tokio::time::timeout(limits::HEAD_TIMEOUT, forever).await);
+    if heard.load(Ordering::Relaxed) {
+        std::future::pending::<()>().await;
+    }
+}
+
 /// The router as hyper wants it.
 #[derive(Clone)]
 struct ToRouter {
     router: Router,
     peer: Peer,
+    /// Whether anything was asked on this connection.
+    spoken: Arc<AtomicBool>,
 }
 
 impl Service<http::Request<Incoming>> for ToRouter {
@@ -91,6 +107,7 @@ impl Service<http::Request<Incoming>> for ToRouter {
     type Future = axum::routing::future::RouteFuture<Infallible>;
 
     fn call(&self, mut request: http::Request<Incoming>) -> Self::Future {
+        self.spoken.store(true, Ordering::Relaxed);
         request.extensions_mut().insert(self.peer);
         // A router is always ready.
         tower::Service::call(&mut self.router.clone(), request.map(Body::new))
