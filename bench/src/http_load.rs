@@ -65,6 +65,8 @@ pub(crate) fn post(address: SocketAddr, path: &str, body: &str) -> Vec<u8> {
 
 /// What came of a load.
 pub(crate) struct Load {
+    /// Requests answered.
+    pub(crate) count: f64,
     /// Requests a second.
     pub(crate) rate: f64,
     /// How long each took.
@@ -104,6 +106,6 @@ pub(crate) async fn hammer(
     for one in &each {
         latency.merge(one);
     }
-    let rate = sent.load(Ordering::Relaxed) as f64 / elapsed.as_secs_f64();
-    Ok(Load { rate, latency: latency.spread() })
+    let count = sent.load(Ordering::Relaxed) as f64;
+    Ok(Load { count, rate: count / elapsed.as_secs_f64(), latency: latency.spread() })
 }

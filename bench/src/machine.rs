@@ -1,6 +1,7 @@
 //! What the machine itself does: its clocks, its scheduling noise, and what a process uses of it.
 
 use std::fs;
+use std::path::Path;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result};
@@ -43,7 +44,7 @@ impl Lateness {
     /// Takes in one, late by so many microseconds; negative is early.
     pub(crate) fn add(&mut self, late_us: i64) {
         match u64::try_from(late_us) {
-            Ok(late) => self.histogram.saturating_record(late),
+            Ok(late) => self.histogram.record(late).expect("it grows as needed"),
             Err(_) => self.early += 1,
         }
     }
@@ -85,6 +86,43 @@ pub(crate) fn noise(span: Duration) -> Spread {
         next = next.max(Instant::now());
     }
     lateness.spread()
+}
+
+/// Measures two things in turns, so that both meet the same weather, and returns the median of each.
+pub(crate) fn in_turns(
+    mut ours: impl FnMut() -> Result<f64>,
+    mut theirs: impl FnMut() -> Result<f64>,
+) -> Result<(f64, f64)> {
+    let (mut our, mut their) = (Vec::new(), Vec::new());
+    for _ in 0..ROUNDS {
+        their.push(theirs()?);
+        our.push(ours()?);
+    }
+    Ok((median(our), median(their)))
+}
+
+/// How often two things are measured in turns.
+pub(crate) const ROUNDS: u32 = 5;
+
+/// The one in the middle.
+pub(crate) fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or_default()
+}
+
+/// Waits until a store has made its reserve: files are added in the background after an open, and
+/// writing them is not what is measured.
+pub(crate) fn settle(dir: &Path) {
+    let files = || fs::read_dir(dir).map_or(0, Iterator::count);
+    let (mut seen, mut calm) = (0, 0);
+    for _ in 0..200 {
+        std::thread::sleep(Duration::from_millis(50));
+        calm = if files() == seen { calm + 1 } else { 0 };
+        seen = files();
+        if calm >= 10 {
+            return;
+        }
+    }
 }
 
 /// Resident memory of a process, in bytes.

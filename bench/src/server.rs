@@ -9,6 +9,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 
+use crate::machine::{cpu_time, settle};
+
 /// How long a start may take; five million jobs are opened within it.
 const READY_WITHIN: Duration = Duration::from_mins(2);
 
@@ -39,7 +41,9 @@ impl Server {
                 bail!("hence ended with {status}");
             }
             if call(address, "GET", "/ready", None).is_ok_and(|(status, _)| status == 200) {
-                return Ok(Server { child, address, ready_after: started.elapsed() });
+                let ready_after = started.elapsed();
+                settle(data);
+                return Ok(Server { child, address, ready_after });
             }
             std::thread::sleep(Duration::from_millis(2));
         }
@@ -49,6 +53,14 @@ impl Server {
 
     pub(crate) fn pid(&self) -> u32 {
         self.child.id()
+    }
+
+    /// The processor time that it spends on something, in microseconds for each of so many.
+    pub(crate) fn cpu_us_each(&self, act: impl FnOnce() -> Result<f64>) -> Result<(f64, f64)> {
+        let before = cpu_time(self.pid())?;
+        let count = act()?;
+        let spent = cpu_time(self.pid())?.saturating_sub(before);
+        Ok((count, spent.as_secs_f64() * 1e6 / count.max(1.0)))
     }
 
     /// One request, apart from all measurements.

@@ -16,6 +16,7 @@ use hence_delivery::local::HandlerFn;
 use super::threads;
 use crate::Scale;
 use crate::jobs::{self, PAYLOAD, refused};
+use crate::machine::cpu_time;
 use crate::report::Report;
 
 const PRODUCERS: usize = 4;
@@ -26,9 +27,14 @@ pub(crate) fn run(report: &mut Report, scale: Scale) -> Result<()> {
     for retention in ["kept for an hour", "forgotten when done"] {
         let dir = tempfile::tempdir_in(".")?;
         let keep = retention.starts_with("kept");
-        let rate = runtime.block_on(end_to_end(dir.path(), scale.of(400_000), keep))?;
+        let before = cpu_time(std::process::id())?;
+        let count = scale.of(400_000);
+        let rate = runtime.block_on(end_to_end(dir.path(), count, keep))?;
+        let spent = cpu_time(std::process::id())?.saturating_sub(before);
         let what = format!("submit, run, finish; {retention}");
         report.figure(&what, rate, "jobs/s", if keep { ">= 250 k/s" } else { "" });
+        let each = spent.as_secs_f64() * 1e6 / count as f64;
+        report.figure("  processor time of everything", each, "us/job", "");
     }
     Ok(())
 }

@@ -40,11 +40,15 @@ pub(crate) fn run(report: &mut Report, scale: Scale) -> Result<()> {
     let started = Instant::now();
     let reached =
         async { tokio::time::timeout(Duration::from_mins(2), sink.reach(before + count)).await };
-    ensure!(runtime.block_on(reached).is_ok(), "not all were pushed within two minutes");
+    let (_, cpu_us) = server.cpu_us_each(|| {
+        ensure!(runtime.block_on(reached).is_ok(), "not all were pushed within two minutes");
+        Ok(count as f64)
+    })?;
     let value = count as f64 / started.elapsed().as_secs_f64();
     let what = format!("{count} jobs, {IN_FLIGHT} in flight");
     let against = Some(("the bare client", bare));
     report.row(&Row { what: &what, value, unit: "jobs/s", against, goal: ">= 0.7 x" });
+    report.figure("  processor time of the server", cpu_us, "us/job", "");
     Ok(())
 }
 

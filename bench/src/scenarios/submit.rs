@@ -11,6 +11,7 @@ use crate::beanstalk::Beanstalk;
 use crate::echo::Echo;
 use crate::http_load::{Load, hammer, post};
 use crate::jobs::PAYLOAD;
+use crate::machine::{ROUNDS, in_turns, median};
 use crate::report::{Report, Row};
 use crate::server::Server;
 
@@ -32,28 +33,53 @@ pub(crate) fn singly(report: &mut Report, scale: Scale) -> Result<()> {
     let dir = tempfile::tempdir_in(".")?;
     let server = Server::start(dir.path())?;
     let echo = Echo::start()?;
-    let mut last = None;
+    let mut fifty = 0.0;
     for clients in [1, 10, 50] {
-        let bare = post(echo.address, PATH, &job());
-        let limit = runtime.block_on(hammer(echo.address, clients, span, &bare, 201))?;
-        let commits = server.metric("hence_commit_seconds_count")?;
-        let load = submit(&runtime, &server, clients, span)?;
-        let commits = server.metric("hence_commit_seconds_count")? - commits;
-        let what = format!("{clients} clients");
-        let against = Some(("bare HTTP echo", limit.rate));
-        let goal = if clients == 50 { ">= 30 k/s, >= 0.6 x" } else { "" };
-        report.row(&Row { what: &what, value: load.rate, unit: "jobs/s", against, goal });
-        report.figure("  p50 / p99 of an answer: p50", load.latency.p50, "ms", "");
-        report.figure("  p50 / p99 of an answer: p99", load.latency.p99, "ms", "");
-        let per_commit = load.rate * span.as_secs_f64() / commits.max(1.0);
-        report.figure("  jobs per sync", per_commit, "jobs", "");
-        last = Some(load);
+        fifty = one_number(report, &runtime, &server, &echo, clients, span)?;
     }
     drop(echo);
-    factor(report, &runtime, &server, last.map_or(0.0, |load| load.rate), span)?;
+    factor(report, &runtime, &server, fifty, span)?;
     drop(server);
     with_full_log(report, &runtime, span)?;
     peer(report, &runtime, span)
+}
+
+/// So many clients, against the bare server library with as many.
+fn one_number(
+    report: &Report,
+    runtime: &Runtime,
+    server: &Server,
+    echo: &Echo,
+    clients: usize,
+    span: Duration,
+) -> Result<f64> {
+    let bare = post(echo.address, PATH, &job());
+    let (mut jobs, mut cpu_us, mut latency) = (0.0, Vec::new(), Vec::new());
+    let commits = server.metric("hence_commit_seconds_count")?;
+    let ours = || {
+        let mut rate = 0.0;
+        let (count, each) = server.cpu_us_each(|| {
+            let load = submit(runtime, server, clients, span / ROUNDS)?;
+            rate = load.rate;
+            latency.push(load.latency.p50);
+            Ok(load.count)
+        })?;
+        jobs += count;
+        cpu_us.push(each);
+        Ok(rate)
+    };
+    let theirs =
+        || Ok(runtime.block_on(hammer(echo.address, clients, span / ROUNDS, &bare, 201))?.rate);
+    let (value, limit) = in_turns(ours, theirs)?;
+    let commits = server.metric("hence_commit_seconds_count")? - commits;
+    let what = format!("{clients} clients");
+    let against = Some(("bare HTTP echo", limit));
+    let goal = if clients == 50 { ">= 30 k/s, >= 0.6 x" } else { "" };
+    report.row(&Row { what: &what, value, unit: "jobs/s", against, goal });
+    report.figure("  half of the answers within", median(latency), "ms", "");
+    report.figure("  jobs per sync", jobs / commits.max(1.0), "jobs", "");
+    report.figure("  processor time of the server", median(cpu_us), "us/job", "");
+    Ok(value)
 }
 
 fn submit(runtime: &Runtime, server: &Server, clients: usize, span: Duration) -> Result<Load> {
@@ -71,8 +97,12 @@ fn factor(
     span: Duration,
 ) -> Result<()> {
     let request = post(server.address, PATH, &batch(50));
-    let batches = runtime.block_on(hammer(server.address, 1, span, &request, 207))?;
-    let against = Some(("50 jobs in one request and sync", batches.rate * 50.0));
+    let mut rates = Vec::new();
+    for _ in 0..ROUNDS {
+        let load = runtime.block_on(hammer(server.address, 1, span / ROUNDS, &request, 207))?;
+        rates.push(load.rate * 50.0);
+    }
+    let against = Some(("50 jobs in one request and sync", median(rates)));
     let what = "group commit, 50 clients";
     report.row(&Row { what, value: singly, unit: "jobs/s", against, goal: ">= 0.33 x" });
     Ok(())
@@ -110,14 +140,29 @@ pub(crate) fn in_batches(report: &mut Report, scale: Scale) -> Result<()> {
     for (clients, size) in [(1, 100), (4, 100), (16, 100), (4, 1_000)] {
         let body = batch(size);
         let bare = post(echo.address, PATH, &body);
-        let limit = runtime.block_on(hammer(echo.address, clients, span, &bare, 201))?;
         let request = post(server.address, PATH, &body);
-        let load = runtime.block_on(hammer(server.address, clients, span, &request, 207))?;
+        let mut cpu_us = Vec::new();
+        let ours = || {
+            let mut rate = 0.0;
+            let (_, each) = server.cpu_us_each(|| {
+                let load = hammer(server.address, clients, span / ROUNDS, &request, 207);
+                let load = runtime.block_on(load)?;
+                rate = load.rate * size as f64;
+                Ok(load.count * size as f64)
+            })?;
+            cpu_us.push(each);
+            Ok(rate)
+        };
+        let theirs = || {
+            let load = hammer(echo.address, clients, span / ROUNDS, &bare, 201);
+            Ok(runtime.block_on(load)?.rate * size as f64)
+        };
+        let (value, limit) = in_turns(ours, theirs)?;
         let what = format!("{clients} clients, {size} jobs a request");
-        let against = Some(("bare HTTP echo of the same bytes", limit.rate * size as f64));
+        let against = Some(("bare HTTP echo of the same bytes", limit));
         let goal = if size == 100 && clients == 4 { ">= 300 k jobs/s" } else { "" };
-        let value = load.rate * size as f64;
         report.row(&Row { what: &what, value, unit: "jobs/s", against, goal });
+        report.figure("  processor time of the server", median(cpu_us), "us/job", "");
     }
     Ok(())
 }
