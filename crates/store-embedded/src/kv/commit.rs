@@ -65,8 +65,9 @@ impl State {
         then: impl FnOnce(),
     ) -> Result<()> {
         let bytes = frame::frame_bytes(batches);
-        if bytes > FRAME_BYTES_MAX {
-            return Err(Error::TooLarge { bytes, bytes_max: FRAME_BYTES_MAX });
+        let bytes_max = self.options.commit_bytes_max.min(FRAME_BYTES_MAX);
+        if bytes > bytes_max {
+            return Err(Error::TooLarge { bytes, bytes_max });
         }
         // Before the write, not after: a commit that has to wait or fail here wrote nothing.
         if writer.memtable_bytes > self.options.memtable_bytes {

@@ -10,6 +10,9 @@ pub const NOTE_BYTES_MAX: usize = 256 * 1024;
 /// reading one at open takes milliseconds.
 pub const SEGMENT_BYTES: u64 = 16 * 1024 * 1024;
 
+/// Shorter segments are cut ones.
+pub const SEGMENT_BYTES_MIN: u64 = 4 * 1024;
+
 /// One commit is one record; a larger one gets a segment of its own length, up to here: far more
 /// than a request may carry, and little enough to be read back into memory.
 pub const FRAME_BYTES_MAX: usize = 1024 * 1024 * 1024;

@@ -52,6 +52,8 @@ pub struct Options {
     pub segment_bytes: u64,
     /// Segments kept ready ahead: the reserve for a full disk.
     pub spares_ready: usize,
+    /// The largest commit, in bytes of the log.
+    pub commit_bytes_max: usize,
     /// Memory of one memtable.
     pub memtable_bytes: usize,
     /// Memory for blocks that were read.
@@ -73,6 +75,7 @@ impl Options {
             made_by: concat!("hence ", env!("CARGO_PKG_VERSION")).to_owned(),
             segment_bytes: limits::SEGMENT_BYTES,
             spares_ready: limits::SPARES_READY,
+            commit_bytes_max: limits::FRAME_BYTES_MAX,
             memtable_bytes: limits::MEMTABLE_BYTES,
             cache_bytes: limits::CACHE_BYTES,
             background: Background::Threads,

@@ -13,9 +13,9 @@ use bytes::Bytes;
 
 use super::check::check;
 use super::cursor::{Cursor, ItemCursor};
-use super::disk::Disk;
+use super::disk::{Access, Disk};
 use super::error::{Error, Result};
-use super::limits::SEGMENT_BYTES;
+use super::limits::{SEGMENT_BYTES, SEGMENT_BYTES_MIN};
 use super::manifest::{Manifest, manifest_path};
 use super::memtable::Memtable;
 use super::recover::{segment_numbers, take_lock};
@@ -90,7 +90,7 @@ impl Repair<'_> {
             disk: Arc::clone(self.disk),
             dir: self.dir.to_owned(),
             store_id: manifest.store_id,
-            bytes: SEGMENT_BYTES,
+            bytes: self.segment_bytes(numbers.last().copied()),
         };
         segments.make(next_segment, None)?;
         manifest.first_segment = next_segment;
@@ -100,6 +100,14 @@ impl Repair<'_> {
             self.set_aside(&path)?;
         }
         self.disk.sync_dir(self.dir).map_err(|cause| Error::fatal("sync", self.dir, cause))
+    }
+
+    /// As long as the last segment there is; the usual length if there is none.
+    fn segment_bytes(&self, last: Option<u64>) -> u64 {
+        let path = last.map(|number| segment_path(self.dir, number));
+        let file = path.and_then(|path| self.disk.open(&path, Access::Read).ok());
+        let bytes = file.and_then(|file| file.len().ok());
+        bytes.filter(|bytes| *bytes >= SEGMENT_BYTES_MIN).unwrap_or(SEGMENT_BYTES)
     }
 
     /// A manifest from the files themselves.

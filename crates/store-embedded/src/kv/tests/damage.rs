@@ -17,6 +17,11 @@ fn report(disk: &FakeDisk) -> Report {
     check(dir(), disk).expect("reads")
 }
 
+/// One bit of each of so many bytes. That every bit of a record counts is shown beside the records.
+fn one_in_each(bytes: usize) -> impl Iterator<Item = usize> {
+    (0..bytes).map(|byte| byte * 8 + byte % 8)
+}
+
 /// Where the frames end in a segment.
 fn used(content: &[u8]) -> usize {
     content.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1).next_multiple_of(8)
@@ -65,7 +70,7 @@ fn any_flipped_bit_in_the_log_is_noticed() {
     drop(kv);
     let whole = disk.content(&log_path(1)).expect("a segment");
     let states = states(4);
-    for bit in 0..(used(&whole) + 64) * 8 {
+    for bit in one_in_each(used(&whole) + 64) {
         let flipped = disk.fork();
         let mut content = whole.clone();
         content[bit / 8] ^= 1 << (bit % 8);
@@ -96,7 +101,7 @@ fn any_flipped_bit_in_a_table_is_noticed() {
     drop(kv);
     let [path] = files(&disk, ".table").try_into().expect("one table");
     let whole = disk.content(&path).expect("a table");
-    for bit in 0..whole.len() * 8 {
+    for bit in one_in_each(whole.len()) {
         let flipped = disk.fork();
         let mut content = whole.clone();
         content[bit / 8] ^= 1 << (bit % 8);
@@ -122,7 +127,7 @@ fn any_flipped_bit_in_the_manifest_is_noticed() {
     drop(kv);
     let path = dir().join("MANIFEST");
     let whole = disk.content(&path).expect("a manifest");
-    for bit in 0..whole.len() * 8 {
+    for bit in one_in_each(whole.len()) {
         let flipped = disk.fork();
         let mut content = whole.clone();
         content[bit / 8] ^= 1 << (bit % 8);

@@ -17,7 +17,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use bytes::Bytes;
 
 use super::fake_disk::FakeDisk;
-use super::limits;
 use super::{
     Background, Direction, Error, Expiry, Kv, OpenReport, Options, Read, Result, Span, WriteBatch,
     check,
@@ -245,13 +244,12 @@ fn entries_go_when_they_are_over() {
 
 #[test]
 fn a_batch_beyond_the_limit_is_refused_and_changes_nothing() {
-    let disk = FakeDisk::new();
-    let kv = open_new(&disk);
-    let mut batch = WriteBatch::new();
-    batch.put_with(b"a", |out| out.resize(limits::FRAME_BYTES_MAX, 7));
-    let refused = kv.commit(&batch);
-    assert!(matches!(refused, Err(Error::TooLarge { .. })));
+    let options = Options { commit_bytes_max: 1000, ..small() };
+    let (kv, _) = Kv::open(dir(), options, Arc::new(FakeDisk::new())).expect("opens");
+    let refused = kv.commit(&put("a", &"x".repeat(1000)));
+    assert!(matches!(refused, Err(Error::TooLarge { bytes_max: 1000, .. })));
     assert_eq!(kv.stats().last_sequence, 0);
+    kv.commit(&put("a", &"x".repeat(900))).expect("fits");
 }
 
 #[test]
