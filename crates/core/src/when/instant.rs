@@ -44,15 +44,27 @@ pub fn parse_instant(text: &str, now: Timestamp, zone: &Zone) -> Result<Understo
     let trimmed = text.trim();
     let indent = text.len() - text.trim_start().len();
     let place = |problem: Problem| problem.shifted(indent);
-    let (instant, zone) = parse_trimmed(trimmed, now, zone).map_err(place)?;
+    // A candidate is a promise: what would be refused in its turn is not offered.
+    let is_good =
+        |other: &String| parse_trimmed(other, now, zone).is_ok_and(|(at, _)| fits(at, now));
+    let only_good = |mut problem: Problem| {
+        problem.candidates.retain(is_good);
+        problem
+    };
+    let (instant, zone) = parse_trimmed(trimmed, now, zone).map_err(only_good).map_err(place)?;
     let understood = Understood::new(instant, zone)
         .ok_or_else(|| Problem::new(0..text.len(), "beyond the end of the calendar"))?;
-    let latest = now.plus(DUE_AHEAD_MAX);
-    if instant > latest || instant < Timestamp::EPOCH {
+    if !fits(instant, now) {
+        let latest = now.plus(DUE_AHEAD_MAX);
         let message = format!("{} is not between 1970 and {latest}", understood.words);
         return Err(Problem::new(0..text.len(), message));
     }
     Ok(understood)
+}
+
+/// Whether a job may be due then.
+fn fits(instant: Timestamp, now: Timestamp) -> bool {
+    (Timestamp::EPOCH..=now.plus(DUE_AHEAD_MAX)).contains(&instant)
 }
 
 impl Understood {
@@ -83,6 +95,12 @@ fn parse_trimmed(text: &str, now: Timestamp, zone: &Zone) -> Result<(Timestamp, 
     }
     if text.bytes().all(|byte| byte.is_ascii_digit()) {
         return parse_unix(text, zone).map(|instant| (instant, zone.clone()));
+    }
+    if let Some((seconds, fraction)) = text.split_once('.')
+        && [seconds, fraction].iter().all(|part| part.bytes().all(|byte| byte.is_ascii_digit()))
+    {
+        let message = "a fraction of what? Unix time with a fraction is given in milliseconds";
+        return Err(Problem::new(0..text.len(), message).or([format!("{seconds}{fraction:0<3.3}")]));
     }
     if let Some(found) = parse_standard(text, zone)? {
         return Ok(found);
@@ -135,8 +153,10 @@ fn parse_standard(text: &str, zone: &Zone) -> Parsed<(Timestamp, Zone)> {
     }
     let millis = |at: jiff::Timestamp| Timestamp::from_millis(at.as_millisecond());
     if text.contains('[') {
-        let found: jiff::Zoned = text.parse().map_err(|error: jiff::Error| {
-            Problem::new(0..text.len(), format!("not a date and time with a zone: {error}"))
+        let found: jiff::Zoned = text.parse().map_err(|_| {
+            let message = "not a date and time with a zone as RFC 9557 has it, or the offset is \
+                           not that zone's";
+            Problem::new(0..text.len(), message).or(["2026-12-24T18:00:00+01:00[Europe/Paris]"])
         })?;
         let name = found
             .time_zone()

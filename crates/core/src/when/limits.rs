@@ -30,6 +30,9 @@ pub const CALENDAR_EVENTS_MAX: usize = 10_000;
 pub const HOLIDAY_DAYS_MAX: i32 = 366;
 /// Lines of a preview.
 pub const PREVIEW_LINES_MAX: usize = 1_000;
+/// Lines of a preview in a row that tell of something skipped: a plan that only ever falls into
+/// gaps or on holidays has said so by then.
+pub const PREVIEW_SKIPS_RUN_MAX: usize = 20;
 /// Minutes of a forecast: a week.
 pub const FORECAST_MINUTES_MAX: u32 = 7 * 24 * 60;
 /// Ticks counted in one forecast; beyond it the answer says that it was cut.

@@ -5,7 +5,9 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use super::cron::show_time;
-use super::limits::{FORECAST_MINUTES_MAX, FORECAST_TICKS_MAX, PREVIEW_LINES_MAX};
+use super::limits::{
+    FORECAST_MINUTES_MAX, FORECAST_TICKS_MAX, PREVIEW_LINES_MAX, PREVIEW_SKIPS_RUN_MAX,
+};
 use super::plan::{Plan, Skip, Tick};
 use super::walk::Note;
 use crate::time::Timestamp;
@@ -46,15 +48,17 @@ pub fn preview(plan: &Plan, from: Timestamp, count: usize) -> Vec<Line> {
     let mut lines = Vec::new();
     let mut after = plan.from(from);
     let wanted = count.min(plan.count.map_or(usize::MAX, |count| count as usize));
-    let mut ticked = 0;
-    while ticked < wanted && lines.len() < PREVIEW_LINES_MAX {
+    let (mut ticked, mut skips) = (0, 0);
+    while ticked < wanted && lines.len() < PREVIEW_LINES_MAX && skips < PREVIEW_SKIPS_RUN_MAX {
         let Some(step) = plan.step(after) else { break };
         if let Some(skip) = step.skip {
             lines.push(Line::Skipped(step.at, skip));
+            skips += 1;
         }
         if let Some(tick) = step.tick {
             lines.push(Line::Tick(tick));
             ticked += 1;
+            skips = 0;
         }
         after = step.after;
     }

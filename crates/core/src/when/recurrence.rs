@@ -98,7 +98,14 @@ pub fn parse_recurrence(text: &str, reading: &Reading<'_>) -> Result<Rhythm, Pro
     }
     let (body, at, zone) = split_zone(text, reading.zone)?;
     let reading = Reading { zone: &zone, ..*reading };
-    parse_body(body, &reading).map_err(|problem| problem.shifted(at))
+    parse_body(body, &reading).map_err(|mut problem| {
+        // A candidate is a promise: what would be refused in its turn is not offered.
+        let free = Reading { dialect: None, ..reading };
+        problem.candidates.retain(|other| {
+            parse_body(other, &reading).is_ok() || parse_body(other, &free).is_ok()
+        });
+        problem.shifted(at)
+    })
 }
 
 /// `TZ=Europe/Paris` or `CRON_TZ=…` before the rest, the rest, and where that starts.

@@ -58,6 +58,12 @@ impl Unit {
         }
     }
 
+    /// With its article.
+    fn one(self) -> String {
+        let article = if self == Unit::Hour { "an" } else { "a" };
+        format!("{article} {}", self.name())
+    }
+
     /// The least and the greatest value; Sunday is 0.
     pub(super) fn range(self) -> (u16, u16) {
         match self {
@@ -139,8 +145,10 @@ impl Field<'_> {
         };
         let (low, high) = self.unit.range();
         if range == "*" || (range == "?" && step.is_none()) {
-            if range == "?" && !matches!(self.unit, Unit::MonthDay | Unit::Weekday) {
-                return Err(self.problem("? stands only in the two fields of days"));
+            let is_day = matches!(self.unit, Unit::MonthDay | Unit::Weekday);
+            if range == "?" && (!is_day || self.dialect == Dialect::Workkit) {
+                let message = "? stands only in the two fields of days, of unix and quartz";
+                return Err(self.problem(message));
             }
             let step = step.map_or(Ok(1), |step| self.step(step, high - low))?;
             return Ok(Term::Star { step });
@@ -227,13 +235,13 @@ impl Field<'_> {
             return Ok(at as u16 + first);
         }
         let Some(value) = number(text) else {
-            let message = format!("{text:?} is not a {}", self.unit.name());
+            let message = format!("{text:?} is not {}", self.unit.one());
             return Err(self.problem(message).or(nearest(text, names.iter().copied(), 1)));
         };
         let (low, high) = self.written_range();
         if !(low..=high).contains(&value) {
-            let name = self.unit.name();
-            return Err(self.problem(format!("{value} is not a {name}: {low} to {high}")));
+            let one = self.unit.one();
+            return Err(self.problem(format!("{value} is not {one}: {low} to {high}")));
         }
         Ok(match (self.unit, self.dialect) {
             (Unit::Weekday, Dialect::Quartz) => value - 1,
@@ -310,7 +318,7 @@ impl Field<'_> {
         match number(nth) {
             Some(nth @ 1..=5) => Ok(Term::Nth { weekday, nth }),
             _ => {
-                let message = format!("a month has no {nth}. day of the week of a kind: 1 to 5");
+                let message = format!("a month has a weekday four or five times, not {nth:?}");
                 let last = WEEKDAYS.get(usize::from(weekday)).map(|day| format!("{day}L"));
                 Err(self.problem(message).or(last))
             }

@@ -106,13 +106,21 @@ impl Pattern {
         let mut year = self.next_year(from.year())?;
         // Without a year field the dates repeat, so that a pattern which has no day in forty years
         // has none; with one, there are only so many years to look at.
-        let last =
-            if self.years.is_empty() { year.saturating_add(PATTERN_YEARS_MAX) } else { YEAR_MAX };
-        while year <= last.min(YEAR_MAX) {
-            let (month, day) =
-                if year == from.year() { (from.month(), from.day()) } else { (1, 1) };
-            if let Some(found) = self.next_day_in_year(year, month, day) {
-                return Some(found);
+        let within = if self.years.is_empty() { PATTERN_YEARS_MAX } else { YEAR_MAX };
+        let last = year.saturating_add(within).min(YEAR_MAX);
+        // There are fourteen kinds of year. One of a kind that had no day has none either.
+        let mut empty_kinds = 0u16;
+        while year <= last {
+            let first = date(year, 1, 1);
+            let is_whole = year != from.year();
+            let kind =
+                1 << (first.weekday().to_sunday_zero_offset() * 2 + i8::from(first.in_leap_year()));
+            if !is_whole || empty_kinds & kind == 0 {
+                let (month, day) = if is_whole { (1, 1) } else { (from.month(), from.day()) };
+                if let Some(found) = self.next_day_in_year(year, month, day) {
+                    return Some(found);
+                }
+                empty_kinds |= if is_whole { kind } else { 0 };
             }
             year = self.next_year(year + 1)?;
         }

@@ -42,10 +42,10 @@ impl Cron {
             (None, None) => pattern.running_words(),
             (None, Some(days)) => format!("{} {days}", pattern.running_words()),
         };
-        let months: Vec<i8> = bits(pattern.months).collect();
-        if months.len() < 12 {
-            let name = |month: i8| MONTHS[(month as usize - 1) % 12].to_string();
-            let _ = write!(words, " in {}", runs(&months, name));
+        if let Some(months) = pattern.month_words()
+            && !pattern.says_months_with_days()
+        {
+            let _ = write!(words, " in {months}");
         }
         if !pattern.years.is_empty() {
             let years: Vec<String> = pattern.years.iter().map(|range| year_words(*range)).collect();
@@ -56,6 +56,28 @@ impl Cron {
 }
 
 impl Pattern {
+    /// "January and July"; nothing when every month will do.
+    fn month_words(&self) -> Option<String> {
+        let months: Vec<i8> = bits(self.months).collect();
+        let name = |month: i8| MONTHS[(month as usize - 1) % 12].to_string();
+        (months.len() < 12).then(|| runs(&months, name))
+    }
+
+    /// Whether every day it ticks on is said as a day of its month: "the 25th of December".
+    fn says_months_with_days(&self) -> bool {
+        let all_days = self.month_days.days.count_ones() == 31;
+        match self.weekdays.days.count_ones() {
+            7 => !all_days,
+            0 => true,
+            _ => false,
+        }
+    }
+
+    /// What days are days of.
+    fn month_of_days(&self) -> String {
+        self.month_words().unwrap_or_else(|| "the month".to_string())
+    }
+
     /// The times of its days, when they are few.
     fn listed_times(&self) -> Option<Vec<String>> {
         let count = |set: u64| set.count_ones() as usize;
@@ -127,23 +149,27 @@ impl Pattern {
             // Nothing to say, unless it is one of two days that are enough.
             return self.either.then(|| "any day of the month".to_string());
         }
+        let month = self.month_of_days();
         let mut parts = Vec::new();
         if !listed.is_empty() {
             let text = runs(&listed, |day| ordinal(day as u32));
-            parts.push(format!("the {text} of the month"));
+            // Said aloud, since somebody may think that the 31st is the end of every month.
+            let is_rare = listed.iter().all(|day| *day > 28) && month == "the month";
+            let rare = if is_rare { " where there is one" } else { "" };
+            parts.push(format!("the {text} of {month}{rare}"));
         }
         for before in bits(days.before_last) {
             parts.push(match before {
-                0 => "the last day of the month".to_string(),
-                1 => "the day before the last of the month".to_string(),
-                _ => format!("the {} day before the last of the month", ordinal(before as u32)),
+                0 => format!("the last day of {month}"),
+                1 => format!("the day before the last of {month}"),
+                _ => format!("the {} day before the last of {month}", ordinal(before as u32)),
             });
         }
         for day in bits(days.nearest) {
-            parts.push(format!("the weekday nearest to the {} of the month", ordinal(day as u32)));
+            parts.push(format!("the weekday nearest to the {} of {month}", ordinal(day as u32)));
         }
         if days.last_weekday {
-            parts.push("the last weekday of the month".to_string());
+            parts.push(format!("the last weekday of {month}"));
         }
         Some(join(&parts))
     }
@@ -153,6 +179,7 @@ impl Pattern {
         if days.days.count_ones() == 7 {
             return self.either.then(|| "any day of the week".to_string());
         }
+        let month = self.month_of_days();
         let mut parts = Vec::new();
         if days.days != 0 {
             // From Monday, so that a weekend is one run.
@@ -163,11 +190,11 @@ impl Pattern {
         for (index, nth) in (1..).zip(&days.nth) {
             for day in bits(*nth) {
                 let name = weekday_name(day);
-                parts.push(format!("the {} {name} of the month", ordinal(index)));
+                parts.push(format!("the {} {name} of {month}", ordinal(index)));
             }
         }
         for day in bits(days.last) {
-            parts.push(format!("the last {} of the month", weekday_name(day)));
+            parts.push(format!("the last {} of {month}", weekday_name(day)));
         }
         Some(join(&parts))
     }
@@ -215,6 +242,7 @@ fn within_hours(hours: &Words) -> String {
     match hours {
         Words::All => String::new(),
         Words::Step(n) => format!(" of every {} hour", ordinal(*n)),
+        Words::List(list) if list.parse::<u8>().is_ok() => format!(" in the hour {list}"),
         Words::List(list) => format!(" in the hours {list}"),
     }
 }

@@ -10,7 +10,7 @@ use core::ops::Range;
 use jiff::civil::Time;
 
 use super::clock::{Clock, Form};
-use super::list::field;
+use super::list::{field, weekday_field};
 use super::phrase::Parts;
 use super::span::Unit;
 use super::token::Cursor;
@@ -70,7 +70,7 @@ impl Parts {
                 Unit::Hour => "minutes",
                 _ => "days",
             };
-            let message = format!("{count} {what} are meant, {said} are said");
+            let message = format!("which {what}? {count} wanted, {said} given");
             let example = match unit {
                 Unit::Day => "twice a day at 8 and 20",
                 Unit::Week => "once a week on monday at 9:00",
@@ -96,9 +96,9 @@ impl Parts {
         let mut times = Vec::new();
         for clock in &self.times {
             times.push(match (clock.form, self.part) {
-                (Form::Half, Some(part)) => clock.in_part(part, cursor)?,
+                (_, Some(part)) => clock.in_part(part, cursor)?,
                 (Form::Half, None) if twelve => return Err(clock.which_half(cursor)),
-                (Form::Exact | Form::TwelveHour | Form::Half | Form::Midnight, _) => clock.time,
+                (_, None) => clock.time,
             });
             if clock.time.subsec_nanosecond() != 0 {
                 return Err(Problem::new(clock.span.clone(), "a rhythm has whole seconds"));
@@ -169,7 +169,7 @@ impl Parts {
         let mut month_day = self.month_days.join(",");
         let mut weekday: Vec<String> = self.nth.clone();
         if self.weekdays != 0 {
-            weekday.insert(0, field(u64::from(self.weekdays)));
+            weekday.insert(0, weekday_field(self.weekdays));
         }
         let weekday = weekday.join(",");
         if !month_day.is_empty() && !weekday.is_empty() {
@@ -179,21 +179,31 @@ impl Parts {
         let mut month = if self.months == 0 { "*".to_string() } else { field(self.months.into()) };
         let says_day = !month_day.is_empty() || !weekday.is_empty();
         let span = rate.as_ref().map_or(all.clone(), |(_, _, span)| span.clone());
-        let which_day = |example: &str| {
-            Err(Problem::new(span.clone(), "on which day?").or([cursor.with(&span, example)]))
+        let which_day = |examples: [&str; 2]| {
+            let candidates = examples.map(|example| cursor.with(&span, example));
+            Err(Problem::new(span.clone(), "on which day?").or(candidates))
         };
         match rate.map(|(n, unit, _)| (n, unit)) {
             Some((0, _)) => return Err(Problem::new(span, "every 0 is never")),
-            Some((1, Unit::Week)) if self.weekdays == 0 => return which_day("week on monday"),
+            Some((1, Unit::Day))
+                if !self.month_days.is_empty()
+                    || !self.nth.is_empty()
+                    || self.weekdays.is_power_of_two() =>
+            {
+                return Err(Problem::new(all, "every day, or only some days?"));
+            }
+            Some((1, Unit::Week)) if self.weekdays == 0 => {
+                return which_day(["week on monday", "weekly on monday"]);
+            }
             Some((n, Unit::Month)) => {
                 if n != 1 && self.months != 0 {
                     return Err(Problem::new(span, "every n-th month, or months by name?"));
                 }
                 if 12 % n != 0 || n == 12 {
-                    let message = format!("{n} months do not fit into a year evenly");
+                    let message = format!("{n} months are not a part of a year");
                     return Err(Problem::new(span, message).or(["every 3 months", "every year"]));
                 }
-                if n > 1 {
+                if n > 1 && !self.is_quarterly {
                     month = format!("*/{n}");
                 }
                 if !says_day {
@@ -203,7 +213,9 @@ impl Parts {
             Some((1, Unit::Year)) => match (self.months, says_day) {
                 (0, false) => (month_day, month) = ("1".to_string(), "1".to_string()),
                 (0, true) => return Err(Problem::new(span, "in which month?")),
-                (_, false) => return which_day("january on the 1st"),
+                (_, false) => {
+                    return which_day(["january on the 1st", "every january on the 1st"]);
+                }
                 (_, true) => {}
             },
             Some((_, Unit::Year)) => {
@@ -212,8 +224,28 @@ impl Parts {
             }
             Some(_) | None => {}
         }
+        if self.is_quarterly {
+            month = self.quarter_months(&all)?.to_string();
+        }
         let star = |text: String| if text.is_empty() { "*".to_string() } else { text };
         Ok(DayFields { month_day: star(month_day), month, weekday: star(weekday) })
+    }
+
+    /// A quarter begins with its first month and ends with its third.
+    fn quarter_months(&self, all: &Range<usize>) -> Result<&'static str, Problem> {
+        let is_last = |term: &&String| term.contains('L');
+        let terms = || self.month_days.iter().chain(&self.nth);
+        match (terms().count(), terms().filter(is_last).count()) {
+            _ if self.months != 0 => {
+                Err(Problem::new(all.clone(), "every quarter, or months by name?"))
+            }
+            (_, 0) => Ok("*/3"),
+            (days, last) if days == last => Ok("3-12/3"),
+            (_, _) => Err(Problem::new(
+                all.clone(),
+                "the first and the last of a quarter: say them apart",
+            )),
+        }
     }
 
     /// Every n seconds, minutes or hours.
@@ -267,6 +299,15 @@ impl Parts {
         let is_twelve = |clock: &Clock| clock.form == Form::TwelveHour;
         // 9 to 17 is the 24-hour clock; 9 to 5, or 9am to 5, could be anything.
         let backwards = last.time <= first.time;
+        if is_half(first) && is_half(last) && backwards {
+            let span = first.span.start..last.span.end;
+            let (a, b) = (first.time.hour(), last.time.hour());
+            let meant = |text: String| cursor.with(&span, &text);
+            let joint = &cursor.text[first.span.end..last.span.start];
+            let candidates =
+                [meant(format!("{a}am{joint}{b}pm")), meant(format!("{a:02}:00{joint}{b:02}:00"))];
+            return Err(Problem::new(span.clone(), "in which halves of the day?").or(candidates));
+        }
         if is_half(last) && (is_twelve(first) || backwards) {
             return Err(last.which_half(cursor));
         }

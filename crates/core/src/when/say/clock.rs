@@ -63,6 +63,16 @@ impl DayPart {
         }
     }
 
+    /// Whether an hour of the 24-hour clock is in it.
+    fn has(self, hour: i8) -> bool {
+        match self {
+            DayPart::Morning => hour < 12,
+            DayPart::Afternoon => (12..=18).contains(&hour),
+            DayPart::Evening => hour >= 16,
+            DayPart::Night => !(6..18).contains(&hour),
+        }
+    }
+
     /// The half of the day that an hour is in when this was said with it.
     fn place(self, hour: i8) -> Option<i8> {
         match (self, hour) {
@@ -79,12 +89,19 @@ impl DayPart {
 impl Clock {
     /// The time, with the part of the day that was said; refused when the two do not fit.
     pub(crate) fn in_part(&self, part: DayPart, cursor: &Cursor<'_>) -> Result<Time, Problem> {
-        if self.form != Form::Half {
-            return Ok(self.time);
-        }
-        match part.place(self.time.hour()) {
-            Some(hour) => Ok(self.with_hour(hour)),
-            None => Err(self.which_half(cursor)),
+        let hour = self.time.hour();
+        match self.form {
+            Form::Midnight => Ok(self.time),
+            Form::Exact | Form::TwelveHour if part.has(hour) => Ok(self.time),
+            // "Tonight at 11:30" is not in the morning, although 11:30 is.
+            Form::Exact | Form::Half => match part.place(hour) {
+                Some(hour) => Ok(self.with_hour(hour)),
+                None => Err(self.which_half(cursor)),
+            },
+            Form::TwelveHour => {
+                let message = "that is another part of the day";
+                Err(Problem::new(self.span.clone(), message))
+            }
         }
     }
 
@@ -92,6 +109,11 @@ impl Clock {
     pub(crate) fn which_half(&self, cursor: &Cursor<'_>) -> Problem {
         let (hour, minute) = (self.time.hour(), self.time.minute());
         let said = if minute == 0 { format!("{hour}") } else { format!("{hour}:{minute:02}") };
+        if hour == 12 && minute == 0 {
+            let word = |word: &str| cursor.with(&self.span, word);
+            let problem = Problem::new(self.span.clone(), "noon or midnight?");
+            return problem.or([word("12:00"), word("00:00")]);
+        }
         let message = format!("{said} in the morning or in the evening?");
         let half = |half: &str| cursor.with(&self.span, &format!("{said}{half}"));
         Problem::new(self.span.clone(), message).or([half("am"), half("pm")])

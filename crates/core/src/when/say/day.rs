@@ -43,8 +43,8 @@ pub(crate) enum Day {
     LastIn(Month),
     /// "end of the month".
     EndOfMonth(Month),
-    /// "end of the week".
-    EndOfWeek,
+    /// "end of the week", "end of next week": the n-th after this one.
+    EndOfWeek(i64),
     /// "end of the year".
     EndOfYear,
     /// "a week from friday".
@@ -81,7 +81,7 @@ impl Day {
 
     /// Whether it ends with that day rather than begins with it.
     pub(crate) fn is_end(&self) -> bool {
-        matches!(self, Day::EndOfMonth(_) | Day::EndOfWeek | Day::EndOfYear)
+        matches!(self, Day::EndOfMonth(_) | Day::EndOfWeek(_) | Day::EndOfYear)
     }
 
     /// The dates it can mean, in order.
@@ -111,8 +111,9 @@ impl Day {
             Day::NextWeek(weekday) => plus(7 + in_week(*weekday)).into_iter().collect(),
             Day::Ahead(days) => plus(*days).into_iter().collect(),
             Day::Nth { nth, weekday, of } => {
+                // A fifth Monday that is years away is not what was meant.
                 let nth = |first: Date| first.nth_weekday_of_month(*nth, *weekday).ok();
-                of.firsts(today).into_iter().filter_map(nth).collect()
+                of.firsts(today).into_iter().take(2).filter_map(nth).collect()
             }
             Day::Within { day, of } => {
                 let on = |first: Date| first.with().day(*day).build().ok();
@@ -121,7 +122,7 @@ impl Day {
             Day::LastIn(of) | Day::EndOfMonth(of) => {
                 of.firsts(today).into_iter().map(Date::last_of_month).collect()
             }
-            Day::EndOfWeek => plus(monday + 6).into_iter().collect(),
+            Day::EndOfWeek(ahead) => plus(monday + 6 + 7 * ahead).into_iter().collect(),
             Day::EndOfYear => alloc::vec![today.last_of_year()],
             Day::After(span, base) => {
                 let shift = |date: Date| add_days(date, span);
@@ -280,11 +281,11 @@ fn parse_end(cursor: &mut Cursor<'_>) -> Option<Day> {
         return is_end.then_some(Day::EndOfYear);
     }
     if cursor.words("the week") || cursor.words("week") || cursor.words("this week") {
-        return is_end.then_some(Day::EndOfWeek);
+        return is_end.then_some(Day::EndOfWeek(0));
     }
     if cursor.words("next week") {
-        let day = if is_end { Weekday::Sunday } else { Weekday::Monday };
-        return Some(Day::NextWeek(day));
+        let start = Day::NextWeek(Weekday::Monday);
+        return Some(if is_end { Day::EndOfWeek(1) } else { start });
     }
     let month = if cursor.words("month") { Some(Month::FromThis(0)) } else { parse_month(cursor) };
     month.map(|of| if is_end { Day::EndOfMonth(of) } else { Day::Within { day: 1, of } })
@@ -392,6 +393,7 @@ fn parse_ordinal_day(cursor: &mut Cursor<'_>) -> Parsed<Day> {
         None
     };
     let span = cursor.span_from(mark);
+    let has_digits = cursor.text[span.clone()].contains(|c: char| c.is_ascii_digit());
     let number = |max: u32| {
         let ordinal = ordinal.filter(|ordinal| (1..=max).contains(ordinal));
         let number = ordinal.and_then(|ordinal| i8::try_from(ordinal).ok());
@@ -405,7 +407,9 @@ fn parse_ordinal_day(cursor: &mut Cursor<'_>) -> Parsed<Day> {
         (Some(_), None) => Err(which_month(cursor, mark)),
         (None, Some(of)) if is_last && said_day => Ok(Some(Day::LastIn(of))),
         (None, Some(of)) if !is_last => Ok(Some(Day::Within { day: number(31)?, of })),
-        (None, None) if !is_last && has_the && !said_day => Ok(Some(Day::InMonth(number(31)?))),
+        (None, None) if !is_last && !said_day && (has_the || has_digits) => {
+            Ok(Some(Day::InMonth(number(31)?)))
+        }
         _ => Ok(None),
     }
 }

@@ -158,6 +158,32 @@ pub(super) fn parse_nths(cursor: &mut Cursor<'_>) -> Result<Vec<Nth>, Problem> {
     })
 }
 
+/// Days of the week as a field of cron: "MON-FRI", "SAT,SUN", "FRI-MON".
+pub(super) fn weekday_field(set: u8) -> String {
+    const NAMES: [&str; 7] = ["SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT"];
+    let has = |day: usize| set & (1 << (day % 7)) != 0;
+    // From Monday, unless a run goes over from Sunday.
+    let first = if has(0) && has(1) { (2..8).find(|day| !has(*day)).unwrap_or(1) } else { 1 };
+    let mut parts: Vec<String> = Vec::new();
+    let mut day = first;
+    while day < first + 7 {
+        let length = (day..first + 7).take_while(|day| has(*day)).count();
+        match length {
+            0 => day += 1,
+            1 | 2 => {
+                parts.push(String::from(NAMES[day % 7]));
+                day += 1;
+            }
+            _ => {
+                let last = NAMES[(day + length - 1) % 7];
+                parts.push(format!("{}-{last}", NAMES[day % 7]));
+                day += length;
+            }
+        }
+    }
+    parts.join(",")
+}
+
 /// A set of numbers as a field of cron: "1-5", "1,3".
 pub(super) fn field(set: u64) -> String {
     let mut parts: Vec<String> = Vec::new();

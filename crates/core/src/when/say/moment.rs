@@ -1,7 +1,6 @@
 //! A moment in words: its parts in whatever order they are said, and what they come to.
 
 use alloc::format;
-use alloc::string::ToString;
 use core::ops::Range;
 
 use jiff::civil::{Date, DateTime, Time, time};
@@ -47,6 +46,10 @@ impl Said {
     /// Takes one part that is not there yet.
     fn parse_part(&mut self, cursor: &mut Cursor<'_>) -> Result<bool, Problem> {
         let mark = cursor.mark();
+        if let Some(word) = cursor.word(&["soon", "later", "asap", "shortly", "eventually"]) {
+            let message = format!("{word} is not a time");
+            return Err(Problem::new(cursor.span_from(mark), message).or(["in 5 minutes"]));
+        }
         if self.zone.is_none()
             && (self.clock.is_some() || self.day.is_some() || self.span.is_some())
         {
@@ -75,12 +78,31 @@ impl Said {
                 return Ok(true);
             }
         }
-        if self.clock.is_none() {
-            let bare = if cursor.word(&["at"]).is_some() { Bare::Hour } else { Bare::NotAnHour };
-            self.clock = parse_clock(cursor, bare)?;
-            return Ok(self.clock.is_some());
+        self.parse_clock(cursor)
+    }
+
+    /// "at 9", "9am", "9 in the evening".
+    fn parse_clock(&mut self, cursor: &mut Cursor<'_>) -> Result<bool, Problem> {
+        let mark = cursor.mark();
+        let bare = if cursor.word(&["at"]).is_some() { Bare::Hour } else { Bare::NotAnHour };
+        let mut clock = parse_clock(cursor, bare)?;
+        if clock.is_none() && self.part.is_none() {
+            clock = parse_clock(cursor, Bare::Hour)?;
+            self.part = parse_day_part(cursor);
+            if self.part.is_none() {
+                return Ok(false);
+            }
         }
-        Ok(false)
+        match clock {
+            Some(_) if self.clock.is_some() => {
+                Err(Problem::new(cursor.span_from(mark), "a second time of day"))
+            }
+            None => Ok(false),
+            found => {
+                self.clock = found;
+                Ok(true)
+            }
+        }
     }
 
     fn parse_day(&mut self, cursor: &mut Cursor<'_>) -> Result<bool, Problem> {
@@ -99,7 +121,8 @@ impl Said {
                 Ok(true)
             }
             Some(day) if self.day.is_none() => Ok(self.set_day(day, span)),
-            Some(_) | None => {
+            Some(_) => Err(Problem::new(span, "a second day")),
+            None => {
                 cursor.back_to(mark);
                 Ok(false)
             }
@@ -260,11 +283,10 @@ impl Said {
         };
         let message = format!("{date} {} is past", show_time(time));
         let problem = Problem::new(span, message);
-        if self.clock.is_none() {
-            let later = [format!("{} at 23:00", cursor.text), "tomorrow at 9am".to_string()];
-            return problem.or(later);
+        if self.clock.is_some() || self.part.is_some() {
+            return problem;
         }
-        problem
+        problem.or([format!("{} at 23:00", cursor.text)])
     }
 
     /// The time of day, and the days to add for a midnight that ends a day.
@@ -276,7 +298,14 @@ impl Said {
             return Ok((by_part.unwrap_or(start), 0));
         };
         match clock.form {
-            Form::Exact | Form::TwelveHour => Ok((clock.time, 0)),
+            Form::Exact | Form::TwelveHour => match self.part {
+                Some(DayPart::Night) if clock.time.hour() < 6 => {
+                    let message = "in the night before that day, or after it?";
+                    Err(Problem::new(clock.span.clone(), message))
+                }
+                Some(part) => Ok((clock.in_part(part, cursor)?, 0)),
+                None => Ok((clock.time, 0)),
+            },
             Form::Midnight if self.is_tonight => Ok((Time::MIN, 1)),
             Form::Midnight if has_day => Err(which_midnight(clock, cursor)),
             Form::Midnight => Ok((Time::MIN, 0)),

@@ -42,6 +42,8 @@ pub(super) struct Parts {
     pub(super) count: Option<(u32, Unit, Range<usize>)>,
     pub(super) anchor: Option<Date>,
     pub(super) zone: Option<Zone>,
+    /// Whether months are counted in quarters.
+    pub(super) is_quarterly: bool,
     /// Whether something says that it comes again.
     is_rhythm: bool,
 }
@@ -60,7 +62,8 @@ pub(crate) fn parse_rhythm(text: &str, reading: &Reading<'_>) -> Result<Rhythm, 
     }
     if !parts.is_rhythm {
         let message = "this says one moment, not something that comes again";
-        return Err(Problem::new(0..text.len(), message).or([format!("every {text}")]));
+        let candidates = [format!("every {text}"), format!("every day {text}")];
+        return Err(Problem::new(0..text.len(), message).or(candidates));
     }
     parts.assemble(&cursor, reading)
 }
@@ -69,6 +72,10 @@ impl Parts {
     /// Takes one part.
     fn parse_part(&mut self, cursor: &mut Cursor<'_>) -> Result<bool, Problem> {
         refuse(cursor)?;
+        let mark = cursor.mark();
+        if cursor.words("and every") || cursor.words("and each") {
+            return Err(two_rhythms(cursor.span_from(mark)));
+        }
         if self.zone.is_none() && (self.is_rhythm || !self.times.is_empty()) {
             self.zone = parse_zone(cursor)?.map(|(zone, _)| zone);
             if self.zone.is_some() {
@@ -80,8 +87,8 @@ impl Parts {
         }
         Ok(self.parse_adverb(cursor)?
             || self.parse_count(cursor)
-            || self.parse_window(cursor)?
             || self.parse_anchor(cursor)?
+            || self.parse_window(cursor)?
             || self.parse_at(cursor)?
             || self.parse_days(cursor)?
             || self.parse_in(cursor)?)
@@ -89,7 +96,7 @@ impl Parts {
 
     fn set_rate(&mut self, n: u32, unit: Unit, span: Range<usize>) -> Result<bool, Problem> {
         if self.rate.is_some() {
-            return Err(Problem::new(span, "two rhythms at once; give them one by one"));
+            return Err(two_rhythms(span));
         }
         self.is_rhythm = true;
         self.rate = Some((n, unit, span));
@@ -99,8 +106,7 @@ impl Parts {
     fn parse_every(&mut self, cursor: &mut Cursor<'_>) -> Result<bool, Problem> {
         let mark = cursor.mark();
         if self.is_rhythm {
-            let message = "two rhythms at once; give them one by one";
-            return Err(Problem::new(cursor.span_from(mark.saturating_sub(1)), message));
+            return Err(two_rhythms(cursor.span_from(mark.saturating_sub(1))));
         }
         self.is_rhythm = true;
         if cursor.word(&["other"]).is_some() {
@@ -117,6 +123,7 @@ impl Parts {
             }
         }
         if cursor.word(&["quarter"]).is_some() {
+            self.is_quarterly = true;
             return self.set_rate(3, Unit::Month, cursor.span_from(mark));
         }
         if let Some((n, unit)) = parse_rate(cursor) {
@@ -126,10 +133,13 @@ impl Parts {
             self.part = Some(part);
             return self.set_rate(1, Unit::Day, cursor.span_from(mark));
         }
-        if self.parse_year_day(cursor)? || self.parse_every_ordinal(cursor)? {
+        if self.parse_year_day(cursor)? {
             return Ok(true);
         }
-        // One unit; after the ordinals, since "second" is both.
+        // "Every second" is a unit, "every second friday" is not.
+        if !is_second_alone(cursor) && self.parse_every_ordinal(cursor)? {
+            return Ok(true);
+        }
         if let Some(unit) = cursor.known(singular) {
             return self.set_rate(1, unit, cursor.span_from(mark));
         }
@@ -204,7 +214,6 @@ impl Parts {
             ("weekly", 1, Unit::Week),
             ("fortnightly", 2, Unit::Week),
             ("monthly", 1, Unit::Month),
-            ("quarterly", 3, Unit::Month),
             ("yearly", 1, Unit::Year),
             ("annually", 1, Unit::Year),
         ];
@@ -212,6 +221,10 @@ impl Parts {
             if cursor.word(&[word]).is_some() {
                 return self.set_rate(n, unit, cursor.span_from(mark));
             }
+        }
+        if cursor.word(&["quarterly"]).is_some() {
+            self.is_quarterly = true;
+            return self.set_rate(3, Unit::Month, cursor.span_from(mark));
         }
         if let Some(part) = cursor.word(&["mornings", "afternoons", "evenings", "nights"]) {
             let mut singular = Cursor::new(part.strip_suffix('s').unwrap_or(&part))?;
@@ -385,7 +398,7 @@ impl Parts {
         }
         if cursor.word(&["quarter"]).is_some() {
             self.is_rhythm = true;
-            self.months |= 1 << 1 | 1 << 4 | 1 << 7 | 1 << 10;
+            self.is_quarterly = true;
             return Ok(());
         }
         let months = parse_months(cursor)?;
@@ -414,6 +427,22 @@ impl Parts {
         cursor.back_to(mark);
         Ok(false)
     }
+}
+
+fn two_rhythms(span: Range<usize>) -> Problem {
+    Problem::new(span, "two rhythms at once; give them one by one")
+}
+
+/// Whether the word here is "second", and nothing follows that could be the second of its kind.
+fn is_second_alone(cursor: &mut Cursor<'_>) -> bool {
+    let mark = cursor.mark();
+    let is_second = cursor.word(&["second"]).is_some();
+    let of_a_kind = |word: &str| {
+        singular(word).is_some() || weekday(word).is_some() || ["and", "weekday"].contains(&word)
+    };
+    let is_alone = is_second && !cursor.peek_word().is_some_and(of_a_kind);
+    cursor.back_to(mark);
+    is_alone
 }
 
 /// "5 minutes", "two weeks".
