@@ -275,6 +275,24 @@ fn a_plan_starts_ends_and_counts() {
 }
 
 #[test]
+fn a_plan_that_cannot_be_kept_is_refused() {
+    let good = plan("0 9 * * *", "UTC");
+    let many = |count| vec![good.whens[0].clone(); count];
+    let (early, late) = (Some(at("2026-01-01T00:00:00Z")), Some(at("2026-01-02T00:00:00Z")));
+    let rows = [
+        (good.clone(), true),
+        (Plan { whens: many(0), ..good.clone() }, false),
+        (Plan { whens: many(limits::WHENS_MAX), ..good.clone() }, true),
+        (Plan { whens: many(limits::WHENS_MAX + 1), ..good.clone() }, false),
+        (Plan { start: early, end: late, ..good.clone() }, true),
+        (Plan { start: late, end: early, ..good.clone() }, false),
+    ];
+    for (plan, is_good) in rows {
+        assert_eq!(plan.check().is_ok(), is_good, "{plan:?}");
+    }
+}
+
+#[test]
 fn rhythms_that_meet_tick_once() {
     let mut both = plan("0 9 * * *", "UTC");
     both.whens.extend(plan("0 */3 * * *", "UTC").whens);

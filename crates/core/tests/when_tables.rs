@@ -93,6 +93,32 @@ fn clock_changes() {
     });
 }
 
+/// The page that explains all this shows what the code says.
+#[test]
+fn the_examples_of_the_page_on_time_are_true() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/concepts/time.md");
+    let page = std::fs::read_to_string(path).unwrap();
+    let (_, table) = page.split_once("| said | shown as |\n|---|---|\n").expect("the table");
+    let (now, zone) = (at("2026-03-04T10:30:00-05:00"), Zone::named("America/New_York").unwrap());
+    let mut rows = 0;
+    for row in table.lines().take_while(|line| line.starts_with('|')) {
+        let quoted: Vec<&str> = row.split('`').skip(1).step_by(2).collect();
+        let (said, shown) = quoted.split_first().expect("a text");
+        let found = parse_recurrence(said, &Reading::new(now, &zone));
+        assert_eq!(
+            found.map(|found| found.canonical()).as_deref(),
+            Ok(&strings(shown)[..]),
+            "{said}"
+        );
+        rows += 1;
+    }
+    assert!(rows >= 10);
+}
+
+fn strings(texts: &[&str]) -> Vec<String> {
+    texts.iter().map(ToString::to_string).collect()
+}
+
 /// The example of the WorkKit document: every five seconds from nine to five, every Wednesday and
 /// every second Sunday of March 2014.
 #[test]

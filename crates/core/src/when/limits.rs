@@ -16,8 +16,13 @@ pub const PATTERN_YEARS_MAX: i16 = 40;
 pub const WALK_STEPS_MAX: usize = 1_000;
 /// Excluded days passed in one search before the plan counts as never ticking again.
 pub const EXCLUDED_DAYS_RUN_MAX: usize = 4_000;
+/// Times in a row that fall into gaps and are skipped before the plan counts as never ticking
+/// again: a time that did so for a century is the very hour of a change.
+pub const GAPS_RUN_MAX: usize = 100;
 /// Rhythms of one plan.
 pub const WHENS_MAX: usize = 32;
+/// Dates that one plan excludes one by one; more belong in a calendar.
+pub const EXCLUDED_DATES_MAX: usize = 10_000;
 /// Times in one phrase ("at 8, 12 and 18").
 pub const TIMES_MAX: usize = 24;
 /// Terms in one field of a cron expression: all sixty minutes, written out.

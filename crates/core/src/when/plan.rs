@@ -7,10 +7,11 @@ use alloc::vec::Vec;
 use jiff::civil::{Date, DateTime, Time};
 
 use super::holidays::Holidays;
-use super::limits::EXCLUDED_DAYS_RUN_MAX;
+use super::limits::{EXCLUDED_DATES_MAX, EXCLUDED_DAYS_RUN_MAX, GAPS_RUN_MAX, WHENS_MAX};
 use super::recurrence::{Recurrence, Rhythm};
 use super::walk::{self, Event, Fold, Gap, Note, Rules};
 use super::zone::{Zone, wall_seconds};
+use crate::error::Rejection;
 use crate::time::Timestamp;
 
 /// When a schedule ticks. All of it is data: the same plan gives the same ticks everywhere.
@@ -81,16 +82,40 @@ impl Plan {
         }
     }
 
+    /// Every rule about a plan that its parts do not keep by themselves.
+    pub fn check(&self) -> Result<(), Rejection> {
+        if self.whens.is_empty() {
+            return Err(Rejection::invalid("when", "must say at least one time"));
+        }
+        if self.whens.len() > WHENS_MAX {
+            return Err(Rejection::TooMany { what: "times in one schedule", max: WHENS_MAX });
+        }
+        if self.excluded.len() > EXCLUDED_DATES_MAX {
+            return Err(Rejection::TooMany { what: "excluded dates", max: EXCLUDED_DATES_MAX });
+        }
+        match (self.start, self.end) {
+            (Some(start), Some(end)) if end < start => {
+                Err(Rejection::invalid("end", "must not be before the start"))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// The first tick strictly after this instant, when it has ticked `ticked` times already.
     pub fn next_after(&self, instant: Timestamp, ticked: u64) -> Option<Tick> {
         if self.count.is_some_and(|count| ticked >= count) {
             return None;
         }
         let mut after = self.from(instant);
+        let mut gaps = 0;
         for _ in 0..EXCLUDED_DAYS_RUN_MAX {
             let step = self.step(after)?;
             if step.tick.is_some() {
                 return step.tick;
+            }
+            gaps += usize::from(matches!(step.skip, Some(Skip::Gap(_))));
+            if gaps == GAPS_RUN_MAX {
+                return None;
             }
             after = step.after;
         }
