@@ -18,7 +18,7 @@ use super::limits::{PATTERN_YEARS_MAX, YEAR_MAX, YEAR_MIN};
 
 pub use dialect::Dialect;
 pub(crate) use dialect::{looks_like_cron, recognise};
-pub(crate) use words::{join, show_time};
+pub(crate) use words::{join, ordinal, show_time};
 
 /// A cron expression that was understood. Two are equal when they tick alike and read alike.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -87,7 +87,8 @@ impl Said {
         let bare = if cursor.word(&["at"]).is_some() { Bare::Hour } else { Bare::NotAnHour };
         let mut clock = parse_clock(cursor, bare)?;
         if clock.is_none() && self.part.is_none() {
-            clock = parse_clock(cursor, Bare::Hour)?;
+            // Whether it is an hour shows only behind it, so that a number too large is no problem yet.
+            clock = parse_clock(cursor, Bare::Hour).unwrap_or(None);
             self.part = parse_day_part(cursor);
             if self.part.is_none() {
                 return Ok(false);
@@ -188,6 +189,9 @@ impl Said {
         zone: &Zone,
     ) -> Result<Timestamp, Problem> {
         let all = 0..cursor.text.len();
+        if let Some((_, day)) = &self.day {
+            return Err(Problem::new(day.clone(), "a span and a day; say one of them"));
+        }
         if let Some((_, weekday)) = &self.weekday {
             let message =
                 "a span and a day of the week; say one of them, or \"a week from friday\"";

@@ -16,6 +16,7 @@ use super::list::{
 use super::span::Unit;
 use super::token::{Cursor, parse_zone};
 use super::vocabulary::{number_word, weekday};
+use crate::when::cron::ordinal;
 use crate::when::problem::Problem;
 use crate::when::recurrence::{Reading, Rhythm};
 use crate::when::zone::Zone;
@@ -189,9 +190,19 @@ impl Parts {
         };
         let after = cursor.mark();
         if cursor.known(singular).is_some() {
+            let unit = cursor.span_from(after);
             if !cursor.words("of the month") && !cursor.words("of every month") {
                 cursor.back_to(after);
                 return self.parse_every_nth(cursor, n, mark);
+            }
+            if n > 1 {
+                let span = cursor.span_from(mark);
+                let message = format!("day {n} of each month, or one in {n} days?");
+                let units = format!("{n} {}s", &cursor.text[unit]);
+                let of_month = cursor.with(&span, &format!("month on the {}", ordinal(n)));
+                return Err(
+                    Problem::new(span.clone(), message).or([of_month, cursor.with(&span, &units)])
+                );
             }
         } else if cursor.known(weekday).is_some() && cursor.word(&["of", "in"]).is_none() {
             let span = cursor.span_from(mark);
