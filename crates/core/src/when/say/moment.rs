@@ -87,7 +87,7 @@ impl Said {
         let bare = if cursor.word(&["at"]).is_some() { Bare::Hour } else { Bare::NotAnHour };
         let mut clock = parse_clock(cursor, bare)?;
         if clock.is_none() && self.part.is_none() {
-            // Whether it is an hour shows only behind it, so that a number too large is no problem yet.
+            // Whether it is an hour shows only behind it: a number too large is no problem yet.
             clock = parse_clock(cursor, Bare::Hour).unwrap_or(None);
             self.part = parse_day_part(cursor);
             if self.part.is_none() {
