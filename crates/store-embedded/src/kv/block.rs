@@ -36,7 +36,7 @@ impl BlockBuilder {
             self.restarts.push(self.payload.len() as u32);
             0
         } else {
-            self.last_key.iter().zip(key).take_while(|(left, right)| left == right).count()
+            shared_bytes(&self.last_key, key)
         };
         put_varint(&mut self.payload, shared as u32);
         put_varint(&mut self.payload, (key.len() - shared) as u32);
@@ -250,6 +250,16 @@ impl Rows {
         }
         low
     }
+}
+
+/// How many bytes two keys have in common at their beginning.
+fn shared_bytes(left: &[u8], right: &[u8]) -> usize {
+    let (left_words, _) = left.as_chunks::<8>();
+    let (right_words, _) = right.as_chunks::<8>();
+    let words = left_words.iter().zip(right_words).take_while(|(left, right)| left == right);
+    let whole = words.count() * 8;
+    let rest = left[whole..].iter().zip(&right[whole..]);
+    whole + rest.take_while(|(left, right)| left == right).count()
 }
 
 fn checksum(covered: &[u8], table: u64, offset: u64) -> u32 {

@@ -1,5 +1,7 @@
 //! Walking several sorted places as one: the newest place that knows a key decides.
 
+use std::cmp::Ordering;
+
 use bytes::Bytes;
 
 use super::error::Result;
@@ -80,51 +82,56 @@ impl<I: Iterator<Item = Item>> Cursor for ItemCursor<I> {
 pub(super) struct Merge<'a> {
     cursors: Vec<Box<dyn Cursor + 'a>>,
     direction: Direction,
-    best: Option<usize>,
-    scratch: Vec<u8>,
+    /// The cursors at the current key, the newest first; empty at the end.
+    here: Vec<usize>,
 }
 
 impl<'a> Merge<'a> {
     pub(super) fn new(cursors: Vec<Box<dyn Cursor + 'a>>, direction: Direction) -> Self {
-        let mut merge = Merge { cursors, direction, best: None, scratch: Vec::new() };
-        merge.best = merge.find_best();
+        let mut merge = Merge { cursors, direction, here: Vec::new() };
+        merge.find_here();
         merge
     }
 
     /// The cursor that decides about the current key; `None` at the end.
     pub(super) fn current(&self) -> Option<&(dyn Cursor + 'a)> {
-        self.best.map(|best| &*self.cursors[best])
+        self.here.first().map(|newest| &*self.cursors[*newest])
     }
 
     /// Passes the current key in every place that has it.
     pub(super) fn step(&mut self) -> Result<()> {
-        let Some(best) = self.best else { return Ok(()) };
-        let Some(key) = self.cursors[best].key() else { return Ok(()) };
-        self.scratch.clear();
-        self.scratch.extend_from_slice(key);
-        for cursor in &mut self.cursors {
-            if cursor.key() == Some(self.scratch.as_slice()) {
-                cursor.step()?;
-            }
+        for place in &self.here {
+            self.cursors[*place].step()?;
         }
-        self.best = self.find_best();
+        self.find_here();
         Ok(())
     }
 
-    // A linear search: there are a dozen places at most, and a heap of cursors that share keys
-    // is longer than it is faster.
-    fn find_best(&self) -> Option<usize> {
-        let mut best: Option<(usize, &[u8])> = None;
+    // A linear search: there are a dozen places at most, and one comparison each both finds the
+    // least key and all who have it.
+    fn find_here(&mut self) {
+        self.here.clear();
+        let mut least: &[u8] = &[];
         for (number, cursor) in self.cursors.iter().enumerate() {
             let Some(key) = cursor.key() else { continue };
-            let better = best.is_none_or(|(_, least)| match self.direction {
-                Direction::Forward => key < least,
-                Direction::Backward => key > least,
-            });
-            if better {
-                best = Some((number, key));
+            if self.here.is_empty() {
+                least = key;
+                self.here.push(number);
+                continue;
+            }
+            let order = match self.direction {
+                Direction::Forward => key.cmp(least),
+                Direction::Backward => least.cmp(key),
+            };
+            match order {
+                Ordering::Less => {
+                    least = key;
+                    self.here.clear();
+                    self.here.push(number);
+                }
+                Ordering::Equal => self.here.push(number),
+                Ordering::Greater => {}
             }
         }
-        best.map(|(number, _)| number)
     }
 }

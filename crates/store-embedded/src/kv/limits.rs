@@ -57,10 +57,10 @@ pub const RUNS_MAX: usize = 16;
 
 /// Beyond this many runs commits wait for the merging to catch up, unless that lacks space or met
 /// damage: each run is an open file, and a cost for every read.
-pub const RUNS_STALL: usize = 96;
+pub const RUNS_STALL: usize = 64;
 
 /// How far merging steps back for those who commit, as in `nice`.
-pub const MERGE_NICENESS: i32 = 10;
+pub const MERGE_NICENESS: i32 = 5;
 
 /// Entries copied out of the live memtable under its lock: about 50 microseconds, the longest a
 /// reader keeps a commit waiting.
