@@ -88,7 +88,7 @@ pub(crate) fn noise(span: Duration) -> Spread {
     lateness.spread()
 }
 
-/// Measures two things in turns, so that both meet the same weather, and returns the median of each.
+/// Measures two things in turns, so that both meet the same weather; returns the median of each.
 pub(crate) fn in_turns(
     mut ours: impl FnMut() -> Result<f64>,
     mut theirs: impl FnMut() -> Result<f64>,
