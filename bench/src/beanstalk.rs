@@ -47,16 +47,19 @@ impl Beanstalk {
             async move {
                 let line = peer.call(&command).await?;
                 ensure!(line.starts_with("INSERTED"), "put was answered {line}");
-                Ok(peer)
+                Ok(Some(peer))
             }
         })
         .await
     }
 
-    /// Jobs taken and deleted a second; enough were put before.
+    /// Jobs taken and deleted a second, until the time is up or there are no more.
     pub(crate) async fn take_rate(&self, clients: usize, span: Duration) -> Result<f64> {
         self.rate(clients, span, |mut peer| async move {
-            let line = peer.call(b"reserve\r\n").await?;
+            let line = peer.call(b"reserve-with-timeout 0\r\n").await?;
+            if line.starts_with("TIMED_OUT") {
+                return Ok(None);
+            }
             let mut words = line.split_whitespace().skip(1);
             let id = words.next().context("no id")?.to_owned();
             let length: usize = words.next().context("no length")?.parse()?;
@@ -64,7 +67,7 @@ impl Beanstalk {
             peer.stream.read_exact(&mut body).await?;
             let line = peer.call(format!("delete {id}\r\n").as_bytes()).await?;
             ensure!(line.starts_with("DELETED"), "delete was answered {line}");
-            Ok(peer)
+            Ok(Some(peer))
         })
         .await
     }
@@ -72,14 +75,17 @@ impl Beanstalk {
     async fn rate<F, Fut>(&self, clients: usize, span: Duration, step: F) -> Result<f64>
     where
         F: Fn(Peer) -> Fut,
-        Fut: Future<Output = Result<Peer>>,
+        Fut: Future<Output = Result<Option<Peer>>>,
     {
         let done = Arc::new(AtomicUsize::new(0));
         let started = Instant::now();
         let client = || async {
             let mut peer = Peer::open(self.address).await?;
             while started.elapsed() < span {
-                peer = step(peer).await?;
+                match step(peer).await? {
+                    Some(same) => peer = same,
+                    None => break,
+                }
                 done.fetch_add(1, Ordering::Relaxed);
             }
             anyhow::Ok(())
