@@ -6,6 +6,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::Duration;
 
@@ -230,21 +231,29 @@ pub fn command(wrapper: &[String]) -> Command {
     }
 }
 
-/// The binary that `HENCE_BIN` names, else the one that stands beside this test.
+/// The binary that `HENCE_BIN` names, else the one of this source, built when it is not up to date.
 pub fn binary() -> PathBuf {
-    if let Some(given) = std::env::var_os("HENCE_BIN") {
-        return given.into();
+    static BUILT: OnceLock<PathBuf> = OnceLock::new();
+    match std::env::var_os("HENCE_BIN") {
+        Some(given) => given.into(),
+        None => BUILT.get_or_init(build).clone(),
     }
+}
+
+/// An old binary would be tested in place of the present source without anybody noticing.
+fn build() -> PathBuf {
     // target/<profile>/deps/<this test>
     let test = std::env::current_exe().unwrap_or_default();
     let profile = test.parent().and_then(Path::parent).unwrap_or(Path::new("."));
-    let found = profile.join("hence");
-    assert!(
-        File::open(&found).is_ok(),
-        "{} is missing: run `cargo build -p hence-cli` first, or set HENCE_BIN",
-        found.display()
-    );
-    found
+    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or("cargo".into()));
+    cargo.args(["build", "--quiet", "--package", "hence-cli", "--target-dir"]);
+    cargo.arg(profile.parent().unwrap_or(Path::new("target")));
+    if profile.ends_with("release") {
+        cargo.arg("--release");
+    }
+    let built = cargo.current_dir(env!("CARGO_MANIFEST_DIR")).status();
+    assert!(built.is_ok_and(|status| status.success()), "hence cannot be built; or set HENCE_BIN");
+    profile.join("hence")
 }
 
 /// A port that is free, outside the range from which the kernel draws ports for outgoing
