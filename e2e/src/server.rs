@@ -231,7 +231,7 @@ pub fn command(wrapper: &[String]) -> Command {
     }
 }
 
-/// The binary that `HENCE_BIN` names, else the one of this source, built when it is not up to date.
+/// The binary that `HENCE_BIN` names, else the one of this source, built when it is out of date.
 pub fn binary() -> PathBuf {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
     match std::env::var_os("HENCE_BIN") {

@@ -85,8 +85,8 @@ fn an_idle_server_costs_nothing() -> Result<Ended> {
     let percent = ticks as f64 / started.elapsed().as_secs_f64();
     let rss_mib = rss_kib(server.pid())? as f64 / 1_024.0;
     println!("idle: {percent:.2} % of a core, {rss_mib:.1} MiB");
-    // A build without optimisation is several times slower, and its code alone takes 12 MiB more; one
-    // tick is a fifth of a per cent.
+    // A build without optimisation is several times slower, and its code alone takes 12 MiB more;
+    // one tick is a fifth of a per cent.
     let (percent_max, mib_max) = if cfg!(debug_assertions) { (3.0, 42.0) } else { (0.5, 30.0) };
     ensure!(rss_mib < mib_max, "{rss_mib:.1} MiB of memory");
     ensure!(percent < percent_max, "{percent:.2} % of a core");
