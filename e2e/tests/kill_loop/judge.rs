@@ -151,8 +151,7 @@ fn judge_repeat(plan: &Plan, one: &Delivery, next: &Delivery, kills: &[i64]) -> 
     };
     let lapsed = plan.pulled && next.at_us - one.at_us >= LEASE_MS * 1_000;
     ensure!(excused || lapsed, "repeated without a cause: {one:?}, then {next:?}");
-    // A pull worker stamps its end when its refusal was answered, which is too late to judge by.
-    if one.end == End::No && !plan.pulled && !killed_between(one.at_us, next.at_us) {
+    if one.end == End::No && !killed_between(one.at_us, next.at_us) {
         let waited = next.at_us - one.ended_us;
         // Times are whole milliseconds, rounded down, so a delay may lack a part of one.
         let least = (RETRY_MS - 1) * 1_000;
@@ -181,7 +180,7 @@ fn judge_keys(
             let sent_us = one.at_us - IN_SOCKET_US;
             let cut_off = one.token.epoch < next.token.epoch
                 && kills.iter().any(|at| (sent_us..next.at_us).contains(at));
-            let apart = one.ended_us <= next.at_us || late_stamp(one, next);
+            let apart = one.ended_us <= next.at_us;
             ensure!(apart || cut_off, "two at once of {key}: {one:?} and {next:?}");
         }
         plans.sort_by_key(|plan| (plan.due_ms, plan.number));
@@ -190,12 +189,6 @@ fn judge_keys(
         }
     }
     Ok(())
-}
-
-/// A pull worker stamps the end when it has the answer; the next job of the key may be with another
-/// worker by then. Whether they overlapped is decided by the tokens it was answered for.
-fn late_stamp(one: &Delivery, next: &Delivery) -> bool {
-    one.end == End::Recorded && one.token < next.token
 }
 
 /// `first` is due before `second`. If it was there in time, nothing of it may follow the other.

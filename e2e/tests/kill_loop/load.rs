@@ -309,8 +309,10 @@ fn handle(
     // Another worker may have refused it before; then it is refused more often, and still ends.
     let refuse = plan.doomed || *times < plan.fails;
     *times += 1;
+    // It ends for the worker when it says so, however often it has to say it.
+    let ended_us = clock::now_us();
     // A job that has waited for the others of its batch may not be ours any more.
-    let said = if clock::now_us() - at_us > (LEASE_MS - 500) * 1_000 {
+    let said = if ended_us - at_us > (LEASE_MS - 500) * 1_000 {
         return;
     } else if refuse {
         drop(world.ask(api, &format!("/v1/leases/{token}/nack"), &json!({"reason": "no"})));
@@ -318,7 +320,7 @@ fn handle(
     } else {
         ack(world, api, &token)
     };
-    let (token, ended_us) = (Token::parse(&token), clock::now_us());
+    let token = Token::parse(&token);
     let payload = text("payload_text");
     lock(&world.handled).push(Handling { job: id, token, at_us, ended_us, payload, said });
 }
