@@ -163,7 +163,7 @@ impl Client {
 
     fn submission(&self, job: NewJob) -> Result<Request, Error> {
         let now = self.now();
-        Ok(Request::Submit(job.into_submission(now, crate::mailbox::draw_id)?))
+        Ok(Request::Submit(Box::new(job.into_submission(now, crate::mailbox::draw_id)?)))
     }
 
     /// Shows a job.
@@ -173,7 +173,7 @@ impl Client {
 
     /// Changes a job that is not running.
     pub async fn edit(&self, name: JobName, edit: Edit) -> Result<JobView, Error> {
-        job(self.inner.mailbox.ask(Request::Edit { name, edit }).await?)
+        job(self.inner.mailbox.ask(Request::Edit { name, edit: Box::new(edit) }).await?)
     }
 
     /// Takes a job back. If it is running, its success will not be recorded.
@@ -341,7 +341,7 @@ impl Client {
 
     /// Puts a schedule, new or changed.
     pub async fn put_schedule(&self, new: Schedule) -> Result<ScheduleState, Error> {
-        schedule(self.inner.mailbox.ask(Request::PutSchedule(new)).await?)
+        schedule(self.inner.mailbox.ask(Request::PutSchedule(Box::new(new))).await?)
     }
 
     /// Removes a schedule; jobs it made stay.
@@ -479,7 +479,7 @@ fn schedule(answer: Answer) -> Result<ScheduleState, Error> {
 
 fn queue(answer: Answer) -> Result<QueueView, Error> {
     match answer {
-        Answer::Queue(view) => Ok(view),
+        Answer::Queue(view) => Ok(*view),
         other => unexpected(&other),
     }
 }

@@ -403,6 +403,8 @@ impl Reader {
 fn as_found(stored: StoredJob) -> Found {
     match stored {
         StoredJob::Live(live) => Found::Live(live.job, live.progress),
-        StoredJob::Finished(done) => Found::Finished(done.job, done.progress, done.finish),
+        StoredJob::Finished(done) => {
+            Found::Finished(done.job, done.progress, Box::new(done.finish))
+        }
     }
 }

@@ -120,7 +120,7 @@ impl<'a> Draft<'a> {
                 self.put(job, *progress, *replaces, *revives, out)
             }
             Change::JobMoved { job, from, progress, ended } => {
-                self.moved(job, *from, *progress, ended.as_ref(), out);
+                self.moved(job, *from, *progress, ended.as_deref(), out);
                 Ok(())
             }
             Change::LeasesGranted { first_token, holder, at, leases } => {
@@ -132,7 +132,7 @@ impl<'a> Draft<'a> {
                 Ok(())
             }
             Change::JobFinished { job, progress, finish, ended, keep_payload } => {
-                self.finished(job, *progress, finish, ended.as_ref(), *keep_payload, out)
+                self.finished(job, *progress, finish, ended.as_deref(), *keep_payload, out)
             }
             Change::JobForgotten { job, place } => self.forgotten(job, *place, out),
             other => {

@@ -116,7 +116,8 @@ fn retried(number: u64) -> Change {
     let due_at = at(number as i64 + 5_000);
     let progress = Progress { due_at, attempts: 1, crashes: 0, holds_key: true };
     let (job, from) = (Arc::new(job(number)), at(number as i64));
-    Change::JobMoved { job, from, progress, ended: Some(attempt(number, AttemptEnd::Failed)) }
+    let ended = Some(Box::new(attempt(number, AttemptEnd::Failed)));
+    Change::JobMoved { job, from, progress, ended }
 }
 
 fn finished(number: u64, outcome: Outcome, due_at: Timestamp) -> Change {
@@ -124,6 +125,7 @@ fn finished(number: u64, outcome: Outcome, due_at: Timestamp) -> Change {
         Finish { outcome, at: at(70), reason: None, result: None, keep_until: at(1_000_000) };
     let progress = Progress { due_at, attempts: 1, crashes: 0, holds_key: false };
     let ended = Some(attempt(number, AttemptEnd::Succeeded));
+    let (finish, ended) = (Box::new(finish), ended.map(Box::new));
     Change::JobFinished { job: Arc::new(job(number)), progress, finish, ended, keep_payload: true }
 }
 

@@ -222,11 +222,11 @@ impl StoredJob {
                     None if progress.due_at <= now => JobState::Ready,
                     None => JobState::Scheduled,
                 };
-                JobView { job, state, progress, lease, finish: None }
+                JobView { job, state, progress, lease: lease.map(Box::new), finish: None }
             }
             StoredJob::Finished(FinishedJob { job, progress, finish }) => {
                 let state = finish.outcome.state();
-                JobView { job, state, progress, lease: None, finish: Some(finish) }
+                JobView { job, state, progress, lease: None, finish: Some(Box::new(finish)) }
             }
         }
     }

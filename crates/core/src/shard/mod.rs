@@ -281,7 +281,7 @@ impl Shard {
             Request::Nack { token, reason, how, random } => {
                 self.nack(now, token, reason, how, random)
             }
-            Request::PutSchedule(schedule) => self.put_schedule(now, schedule),
+            Request::PutSchedule(schedule) => self.put_schedule(now, *schedule),
             Request::RemoveSchedule(id) => self.remove_schedule(id),
             Request::PauseSchedule { id, paused } => self.pause_schedule(now, &id, paused),
             Request::TriggerSchedule(id) => self.trigger_schedule(now, &id),

@@ -6,6 +6,7 @@
 //! that name (`Find`). Two things can cross on the way: a change of the same name, and a page
 //! that was read before a change. Both are noticed and the answer is asked for again, or patched.
 
+use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -43,7 +44,7 @@ pub(super) enum Subject {
     /// A live job beyond the window.
     Far(Arc<Job>, Progress),
     /// A finished job that is still kept.
-    Finished(Arc<Job>, Progress, Finish),
+    Finished(Arc<Job>, Progress, Box<Finish>),
     /// Nothing.
     Absent,
 }

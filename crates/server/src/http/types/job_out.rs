@@ -168,8 +168,8 @@ impl<'a> JobOut<'a> {
             keep_result: job.keep_result,
             key_on_failure: key_on_failure(job.key_on_failure),
             on_unknown: on_unknown(job.on_unknown),
-            lease: view.lease.as_ref().map(LeaseOut::from),
-            finish: view.finish.as_ref().map(FinishOut::from),
+            lease: view.lease.as_deref().map(LeaseOut::from),
+            finish: view.finish.as_deref().map(FinishOut::from),
             schedule: job.occurrence.as_ref().map(|tick| tick.schedule.as_str()),
             occurrence: job.occurrence.as_ref().map(|tick| tick.at.into()),
         }
