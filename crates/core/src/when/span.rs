@@ -25,13 +25,25 @@ pub fn parse_span(text: &str) -> Result<Millis, Problem> {
     check(text)?;
     match plain_span(text.trim()) {
         Some(span) => Ok(span),
-        None => parse_elapsed(text),
+        None => parse_elapsed(text).map_err(|mut problem| {
+            // What an interval could be instead is not always a span.
+            problem.candidates.retain(|other| parse_elapsed(other).is_ok());
+            problem
+        }),
     }
 }
 
 /// Reads how long from now, and says when that is. Hours and less are elapsed time; days and more
 /// move the calendar of the zone and keep the time of day. A bare number is seconds.
 pub fn parse_in(text: &str, now: Timestamp, zone: &Zone) -> Result<Understood, Problem> {
+    read_in(text, now, zone).map_err(|mut problem| {
+        // A candidate is a promise: what would be refused in its turn is not offered.
+        problem.candidates.retain(|other| read_in(other, now, zone).is_ok());
+        problem
+    })
+}
+
+fn read_in(text: &str, now: Timestamp, zone: &Zone) -> Result<Understood, Problem> {
     check(text)?;
     let trimmed = text.trim();
     let body = match trimmed.get(..3) {
@@ -59,6 +71,7 @@ pub fn parse_in(text: &str, now: Timestamp, zone: &Zone) -> Result<Understood, P
     Understood::checked(instant, zone.clone(), now, 0..text.len())
 }
 
+/// Of the calendar or of the clock.
 fn parse_any_span(text: &str) -> Result<Span, Problem> {
     if let Some(span) = parse_iso(text)? {
         return Ok(span);

@@ -255,7 +255,7 @@ pub(crate) fn parse_elapsed(text: &str) -> Result<Millis, Problem> {
         }
     };
     if span.months != 0 {
-        let message = "a month is not one length; an interval is";
+        let message = "a month is not one length; say it in days";
         return Err(Problem::new(0..text.len(), message).or(["@monthly"]));
     }
     let millis = span.days.checked_mul(DAY).and_then(|days| days.checked_add(span.millis));
