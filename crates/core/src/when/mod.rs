@@ -8,9 +8,10 @@
 //! [`parse_in`] and [`parse_span`] read how long, and what programs write is read cheaply by
 //! [`plain_instant`] and [`plain_span`].
 //!
-//! A [`Plan`] is one or more rhythms in a zone, with its rules for clock changes, its excluded
-//! dates, its start and its end; [`Plan::next_after`] is the only way a tick is computed. The
-//! rules are in `docs/concepts/time.md`, and pinned by the tables under `testdata/time/`.
+//! A [`Draft`] is what somebody writes down of a plan; a [`Plan`] is one or more rhythms in a
+//! zone, with its rules for clock changes, its excluded dates, its start and its end.
+//! [`Plan::next_after`] is the only way a tick is computed. The rules are in
+//! `docs/concepts/time.md`, and pinned by the tables under `testdata/time/`.
 //!
 //! ```
 //! use hence_core::time::Timestamp;
@@ -37,6 +38,7 @@
 
 mod any;
 mod cron;
+mod draft;
 mod holidays;
 mod instant;
 pub mod limits;
@@ -52,6 +54,7 @@ mod zone;
 
 pub use any::{Saying, parse_any};
 pub use cron::{Cron, Dialect};
+pub use draft::{Draft, DraftError, Drafted};
 pub use holidays::{Holidays, parse_date};
 pub use instant::{Understood, parse_instant};
 pub use plain::{plain_instant, plain_span, unix_instant};

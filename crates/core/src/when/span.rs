@@ -79,7 +79,11 @@ fn parse_any_span(text: &str) -> Result<Span, Problem> {
     let mut cursor = Cursor::new(text)?;
     match parse_words(&mut cursor)? {
         Some(span) if cursor.is_at_end() => Ok(span),
-        _ => Err(cursor.not_understood().or(["5 minutes", "1h30m"])),
+        _ => {
+            let problem = cursor.not_understood();
+            let is_guessed = !problem.candidates.is_empty();
+            Err(if is_guessed { problem } else { problem.or(["5 minutes", "1h30m"]) })
+        }
     }
 }
 
