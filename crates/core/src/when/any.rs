@@ -1,5 +1,6 @@
 //! A text of which only the words tell whether it is a moment or a rhythm.
 
+use super::cron::looks_like_cron;
 use super::instant::{Understood, parse_instant};
 use super::problem::Problem;
 use super::recurrence::{Reading, Rhythm, parse_recurrence};
@@ -46,8 +47,15 @@ fn read(text: &str, reading: &Reading<'_>) -> Result<Saying, Problem> {
         }
         (Ok(rhythm), Err(_)) => Ok(Saying::Rhythm(rhythm)),
         (Err(_), Ok(moment)) => Ok(Saying::Moment(moment)),
+        (Err(rhythm), Err(_)) if is_cron(text) => Err(rhythm),
         (Err(rhythm), Err(moment)) => Err(further(rhythm, moment)),
     }
+}
+
+/// Whether nobody who writes this means a moment.
+fn is_cron(text: &str) -> bool {
+    let text = text.trim();
+    text.starts_with(['@', '*']) || text.contains("TZ=") || looks_like_cron(text)
 }
 
 /// The problem that lies further on; at the same place, the one that knows what could have been
@@ -78,6 +86,8 @@ mod tests {
             ("last day of the month", "! once, or again and again?"),
             ("every weekday at 9ma", "! \"ma\" is not understood here"),
             ("tomorrow at 9ma", "! \"ma\" is not understood here"),
+            ("0 0 30 2 *", "! this date never comes"),
+            ("H * * * *", "! H and ~ are drawn from a schedule's id, and there is none"),
             ("evry day", "! \"evry\" is not understood here"),
         ];
         for (text, expected) in rows {

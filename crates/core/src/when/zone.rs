@@ -180,7 +180,12 @@ fn not_a_place(name: &str) -> Problem {
         }
         None => {
             let message = format!("{name} is not a zone; name a place, UTC, or an offset");
-            Problem::new(span, message).or(places_of(name)).or(["UTC", "Europe/Paris", "+02:00"])
+            match places_of(name) {
+                places if places.is_empty() => {
+                    Problem::new(span, message).or(["UTC", "Europe/Paris", "+02:00"])
+                }
+                places => Problem::new(span, message).or(places),
+            }
         }
     }
 }

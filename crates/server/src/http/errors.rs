@@ -110,7 +110,7 @@ impl Problem {
         let field = field.into();
         let detail = format!("{field} is not understood: {}", problem.message);
         let fix = match problem.candidates.as_slice() {
-            [] => "say it in another way; docs/concepts/time.md has all of them".to_owned(),
+            [] => examples(&field).to_owned(),
             [only] => format!("say `{only}`"),
             several => format!("say one of `{}`", several.join("`, `")),
         };
@@ -184,6 +184,19 @@ impl Problem {
         };
         problem.0.place = (line > 0).then_some((line, column));
         problem
+    }
+}
+
+/// What would be understood in this field, for whoever was not understood at all.
+fn examples(field: &str) -> &'static str {
+    match field {
+        "in" => "say it like `5 minutes`, `1h30m` or `2 days`",
+        "zone" => "name a place, `UTC` or an offset: `Europe/Paris`, `+02:00`",
+        "holidays" => "write dates with names, one a line, or whole-day events of iCalendar",
+        field if field.starts_with("when") => {
+            "say it like `every weekday at 9am`, `every 15 minutes` or `0 9 * * MON-FRI`"
+        }
+        _ => "say it like `7pm tomorrow`, `in 2 hours`, `2026-12-24 18:00` or RFC 3339",
     }
 }
 

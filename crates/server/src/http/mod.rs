@@ -18,7 +18,7 @@ mod queues;
 mod schedules;
 mod stats;
 mod submit;
-mod types;
+pub(crate) mod types;
 pub(crate) mod when;
 
 #[cfg(test)]
