@@ -148,7 +148,7 @@ impl Writer {
             shard: ShardId(0),
             epoch: self.epoch,
             sequence: self.sequence,
-            changes,
+            changes: Arc::new(changes),
             counts: vec![(self.queue.clone(), self.counts)],
             next_number: JobNumber(self.number),
         };

@@ -84,6 +84,11 @@ pub(crate) enum Read {
 }
 
 impl Work {
+    /// Nothing yet, and room for so many facts.
+    pub(crate) fn with_room(facts: usize) -> Self {
+        Work { changes: Vec::with_capacity(facts), ..Work::default() }
+    }
+
     /// Nothing to write and nothing to do.
     pub(crate) fn is_empty(&self) -> bool {
         self.has_no_facts() && self.after.is_empty()
@@ -230,7 +235,7 @@ impl Committer {
             shard: self.shard,
             epoch: self.epoch,
             sequence: self.sequence,
-            changes: std::mem::take(&mut work.changes),
+            changes: Arc::new(std::mem::take(&mut work.changes)),
             counts: std::mem::take(&mut work.counts).into_iter().collect(),
             next_number: work.next_number,
         })

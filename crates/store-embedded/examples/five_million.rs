@@ -129,7 +129,7 @@ impl<'a> Owner<'a> {
             shard: SHARD,
             epoch: self.epoch,
             sequence: self.sequence,
-            changes,
+            changes: Arc::new(changes),
             counts: Vec::new(),
             next_number: JobNumber(self.number + 1),
         }]))

@@ -183,7 +183,7 @@ fn batch(commit: u64, epoch: Epoch) -> ShardBatch {
         shard: SHARD,
         epoch,
         sequence: commit + 1,
-        changes: changes(commit),
+        changes: Arc::new(changes(commit)),
         counts: vec![(queue(), counts)],
         next_number: JobNumber(commit * 3 + 4),
     }
@@ -260,7 +260,8 @@ fn what_was_acknowledged_survives_a_crash_at_any_call() {
         assert!(fits, "call {call}: neither the state after {acknowledged} nor after {tried}");
         // A new owner goes on.
         let epoch = now(store.acquire(SHARD, "next".to_owned())).expect("acquired");
-        let next = ShardBatch { sequence: 1, changes: vec![put(9_999)], ..batch(0, epoch) };
+        let next =
+            ShardBatch { sequence: 1, changes: Arc::new(vec![put(9_999)]), ..batch(0, epoch) };
         now(store.commit(vec![next])).expect("committed");
     }
 }

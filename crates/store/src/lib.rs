@@ -173,8 +173,8 @@ pub struct ShardBatch {
     pub epoch: Epoch,
     /// Counts the batches of this ownership, from 1.
     pub sequence: u64,
-    /// The facts, in order.
-    pub changes: Vec<Change>,
+    /// The facts, in order. Shared: whoever commits keeps them until the store has answered.
+    pub changes: Arc<Vec<Change>>,
     /// The counts, after this batch, of every queue it touched.
     pub counts: Vec<(QueueName, Counts)>,
     /// The number that the next job will get.

@@ -221,7 +221,7 @@ impl Shard {
         self.sequence = batch.sequence;
         self.next_number = batch.next_number;
         self.counts.extend(batch.counts);
-        for change in batch.changes {
+        for change in Arc::unwrap_or_clone(batch.changes) {
             self.change(change);
         }
     }

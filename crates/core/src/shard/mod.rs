@@ -195,6 +195,11 @@ impl Shard {
         self.effects.pop_front()
     }
 
+    /// How many effects wait to be polled.
+    pub fn effects_waiting(&self) -> usize {
+        self.effects.len()
+    }
+
     /// When [`Input::Tick`] is wanted next, if nothing else happens.
     pub fn deadline(&self) -> Option<Timestamp> {
         let alarm = self.alarms.first().map(|(at, _)| *at);

@@ -362,7 +362,7 @@ fn batch() -> ShardBatch {
         shard: ShardId(7),
         epoch: Epoch(3),
         sequence: 1_000,
-        changes: vec![granted(), Change::ScheduleRemoved { id: schedule_id() }],
+        changes: Arc::new(vec![granted(), Change::ScheduleRemoved { id: schedule_id() }]),
         counts: vec![(queue("a"), counts()), (queue("b"), Counts::default())],
         next_number: JobNumber(9_001),
     }

@@ -348,7 +348,7 @@ pub(crate) fn batch() -> BoxedStrategy<ShardBatch> {
             shard: ShardId(shard),
             epoch: Epoch(epoch),
             sequence,
-            changes,
+            changes: Arc::new(changes),
             counts,
             next_number,
         })

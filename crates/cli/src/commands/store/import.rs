@@ -290,7 +290,7 @@ impl ShardImport {
             shard: self.id,
             epoch: self.epoch,
             sequence: self.sequence,
-            changes: std::mem::take(&mut self.changes),
+            changes: Arc::new(std::mem::take(&mut self.changes)),
             counts: self.counts.iter().map(|(name, counts)| (name.clone(), *counts)).collect(),
             next_number: self.next_number,
         };

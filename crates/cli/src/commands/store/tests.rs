@@ -157,7 +157,7 @@ async fn filled() -> MemoryStore {
         shard: ShardId(0),
         epoch,
         sequence: 1,
-        changes: changes(),
+        changes: Arc::new(changes()),
         counts: vec![(QueueName::new("mail").unwrap(), counts)],
         next_number: JobNumber(4),
     };
