@@ -25,7 +25,7 @@ pub(crate) struct DueFlags {
     #[arg(long, value_name = "SPAN")]
     pub(crate) r#in: Option<String>,
     /// The zone in which the time is read: Europe/Paris [default: the server's]
-    #[arg(long, value_name = "ZONE", requires = "when")]
+    #[arg(long, alias = "zone", value_name = "ZONE", requires = "when")]
     pub(crate) tz: Option<String>,
 }
 

@@ -133,7 +133,7 @@ pub(crate) fn run(next: &Next, output: &Output) -> Result<(), Failure> {
                 .instant
         }
     };
-    let drafted = draft.read(&reading).map_err(refused)?;
+    let drafted = draft.read(&reading).map_err(|error| unquoted(next, &reading, error))?;
     if output.is_json() {
         return output.json(&hence_server::preview_json(&drafted, from, next.count));
     }
@@ -175,6 +175,16 @@ fn read_calendar(file: &Path) -> Result<String, Failure> {
         .and_then(|opened| opened.take(CALENDAR_READ_MAX).read_to_string(&mut text));
     read.map_err(|error| Failure::io(format_args!("reading {}", file.display()), &error))?;
     Ok(text)
+}
+
+/// Words that were typed without quotes are several arguments, each a time of its own.
+fn unquoted(next: &Next, reading: &Reading<'_>, error: DraftError) -> Failure {
+    let joined = next.whens.join(" ");
+    if next.whens.len() > 1 && parse_any(&joined, reading).is_ok() {
+        let message = format!("each of these {} words is read as a time", next.whens.len());
+        return Failure::new(Exit::Usage, message).fix(format!("quote them: '{joined}'"));
+    }
+    refused(error)
 }
 
 /// The fields of a plan under the names that they have here.

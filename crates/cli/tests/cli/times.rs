@@ -73,7 +73,8 @@ fn next_shows_what_comes_without_a_server() {
 
 #[test]
 fn next_refuses_what_it_does_not_understand() {
-    let rows: [(&[&str], &str); 5] = [
+    let rows: [(&[&str], &str); 6] = [
+        (&["every", "day", "at", "9am"], "fix: quote them: 'every day at 9am'"),
         (&["evry weekday"], "the time is not understood\n  evry weekday\n  ^^^^ "),
         (&["last day of the month"], "once, or again and again?"),
         (&["@daily", "--tz", "EST"], "--tz is not understood\n  EST\n"),
