@@ -33,6 +33,7 @@
 //! # }
 //! ```
 
+mod count;
 mod cron;
 mod holidays;
 mod instant;
@@ -45,6 +46,7 @@ mod say;
 mod walk;
 mod zone;
 
+pub use count::Tally;
 pub use cron::{Cron, Dialect};
 pub use holidays::Holidays;
 pub use instant::{Understood, parse_instant};

@@ -139,7 +139,7 @@ impl Plan {
 
     /// What comes first strictly after this instant.
     pub(crate) fn step(&self, after: Timestamp) -> Option<Step> {
-        let rules = Rules { zone: &self.zone, gap: self.gap, fold: self.fold };
+        let rules = rules_of(self);
         let mut next: Option<Found> = None;
         for when in &self.whens {
             if let Some(found) = find(when, &rules, after) {
@@ -157,7 +157,7 @@ impl Plan {
     }
 
     /// Why this day is excluded, if it is.
-    fn exclusion(&self, day: Date) -> Option<String> {
+    pub(crate) fn exclusion(&self, day: Date) -> Option<String> {
         if self.excluded.contains(&day) {
             return Some("excluded date".to_string());
         }
@@ -174,11 +174,16 @@ impl Plan {
     }
 
     /// The millisecond before a day begins here.
-    fn first_second_of(&self, day: Date) -> Option<Timestamp> {
+    pub(crate) fn first_second_of(&self, day: Date) -> Option<Timestamp> {
         let start = self.zone.inner().to_ambiguous_timestamp(day.to_datetime(Time::MIN));
         let start = start.compatible().ok()?;
         Some(Timestamp::from_millis(start.as_millisecond() - 1))
     }
+}
+
+/// The rules by which a plan's wall times become instants.
+pub(crate) fn rules_of(plan: &Plan) -> Rules<'_> {
+    Rules { zone: &plan.zone, gap: plan.gap, fold: plan.fold }
 }
 
 /// The next event of one rhythm.
