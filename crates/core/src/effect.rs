@@ -1,6 +1,7 @@
 //! The closed list of everything a shard can ask for. Nothing in it may happen before the facts
 //! that came out before it are durable.
 
+use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
@@ -103,7 +104,7 @@ pub enum Answer {
     /// Done; nothing more to say.
     Done,
     /// A schedule.
-    Schedule(ScheduleState),
+    Schedule(Box<ScheduleState>),
     /// Schedules, in order of id.
     Schedules(Vec<ScheduleState>),
     /// A queue.

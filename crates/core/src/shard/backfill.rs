@@ -2,6 +2,7 @@
 //! that is read first, page by page. The cursor is stored with every job, so that a crash repeats
 //! nothing.
 
+use alloc::boxed::Box;
 use alloc::collections::BTreeSet;
 use alloc::format;
 use alloc::vec::Vec;
@@ -46,7 +47,7 @@ impl Shard {
         self.recalls.remove(id);
         let (id, progress) = (id.clone(), state.progress.clone());
         self.change(crate::change::Change::ScheduleAdvanced { id, progress });
-        Ok(Answer::Schedule(state))
+        Ok(Answer::Schedule(Box::new(state)))
     }
 
     /// Goes on with a backfill as far as the budget and the pace allow.

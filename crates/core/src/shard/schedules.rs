@@ -1,5 +1,6 @@
 //! What people do to schedules: put, pause, resume, trigger, remove, look.
 
+use alloc::boxed::Box;
 use alloc::sync::Arc;
 
 use crate::change::Change;
@@ -37,7 +38,7 @@ impl Shard {
             Some(old) => self.changed(now, old, schedule),
         };
         self.change(Change::SchedulePut { state: state.clone() });
-        Ok(Answer::Schedule(state))
+        Ok(Answer::Schedule(Box::new(state)))
     }
 
     pub(super) fn remove_schedule(&mut self, id: ScheduleId) -> Result<Answer, Rejection> {
@@ -73,12 +74,12 @@ impl Shard {
 
     fn rest(&mut self, now: Timestamp, old: ScheduleState, paused: Option<Pause>) -> Answer {
         if old.schedule.paused == paused {
-            return Answer::Schedule(old);
+            return Answer::Schedule(Box::new(old));
         }
         let schedule = Schedule { paused, ..Schedule::clone(&old.schedule) };
         let state = self.changed(now, old, schedule);
         self.change(Change::SchedulePut { state: state.clone() });
-        Answer::Schedule(state)
+        Answer::Schedule(Box::new(state))
     }
 
     /// What has come by now is acted on first, by the rules that held then.
@@ -157,7 +158,7 @@ impl Shard {
     }
 
     pub(super) fn show_schedule(&self, id: &ScheduleId) -> Result<Answer, Rejection> {
-        self.state_of(id).map(Answer::Schedule)
+        self.state_of(id).map(|state| Answer::Schedule(Box::new(state)))
     }
 
     pub(super) fn list_schedules(&self, after: Option<ScheduleId>, limit: usize) -> Answer {

@@ -19,7 +19,7 @@ use super::recurrence::days_between;
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Holidays {
     events: Vec<Event>,
-    /// As it was given: what is stored.
+    /// A text that reads back as this: what is stored.
     text: String,
 }
 

@@ -50,6 +50,8 @@ pub use count::Tally;
 pub use cron::{Cron, Dialect};
 pub use holidays::Holidays;
 pub use instant::{Understood, parse_instant};
+/// A day of the calendar.
+pub use jiff::civil::Date;
 pub use plan::{Plan, Skip, Tick, Ticks};
 pub use preview::{Forecast, Line, forecast, preview};
 pub use problem::Problem;

@@ -202,7 +202,7 @@ pub(crate) fn view(reply: Reply) -> Result<JobView, Rejection> {
 
 fn schedule_state(reply: Reply) -> ScheduleState {
     match reply {
-        Ok(Answer::Schedule(state)) => state,
+        Ok(Answer::Schedule(state)) => *state,
         other => panic!("a schedule was shown as {other:?}"),
     }
 }
