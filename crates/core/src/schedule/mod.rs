@@ -107,6 +107,24 @@ pub enum Overlap {
 }
 
 impl Schedule {
+    /// A schedule with this plan, everything else by default.
+    pub fn new(id: ScheduleId, plan: Plan, template: JobSpec) -> Self {
+        Schedule {
+            id,
+            plan,
+            said: Vec::new(),
+            queue: QueueName::default_queue(),
+            key: None,
+            template,
+            paused: None,
+            misfire: Misfire::default(),
+            grace: None,
+            overlap: Overlap::default(),
+            spread: Millis::ZERO,
+            ledger_retention: limits::LEDGER_RETENTION_DEFAULT,
+        }
+    }
+
     /// Every rule about a schedule.
     pub fn check(&self) -> Result<(), Rejection> {
         self.plan.check()?;

@@ -8,11 +8,11 @@ use jiff::civil::{Date, DateTime, Time};
 
 use super::holidays::Holidays;
 use super::limits::{EXCLUDED_DATES_MAX, EXCLUDED_DAYS_RUN_MAX, GAPS_RUN_MAX, WHENS_MAX};
-use super::recurrence::{Recurrence, Rhythm};
+use super::recurrence::{Anchor, Interval, Recurrence, Rhythm};
 use super::walk::{self, Event, Fold, Gap, Note, Rules};
 use super::zone::{Zone, wall_seconds};
 use crate::error::Rejection;
-use crate::time::Timestamp;
+use crate::time::{Millis, Timestamp};
 
 /// When a schedule ticks. All of it is data: the same plan gives the same ticks everywhere.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -79,6 +79,23 @@ impl Plan {
             start: None,
             end: None,
             count: None,
+        }
+    }
+
+    /// A span of elapsed time from a start, again and again.
+    pub fn every(start: Timestamp, every: Millis) -> Self {
+        let interval = Interval { every, anchor: Anchor::Start(start) };
+        let whens = alloc::vec![Recurrence::Interval(interval)];
+        Plan::new(Rhythm { whens, zone: Zone::UTC, dialect: None })
+    }
+
+    /// The start and the span, when the plan is one interval from a start.
+    pub fn interval(&self) -> Option<(Timestamp, Millis)> {
+        match self.whens.as_slice() {
+            [Recurrence::Interval(Interval { every, anchor: Anchor::Start(start) })] => {
+                Some((*start, *every))
+            }
+            _ => None,
         }
     }
 

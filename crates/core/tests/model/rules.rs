@@ -6,7 +6,6 @@ use hence_core::input::{Edit, Nack, Request};
 use hence_core::job::{JobSpec, KeyOnFailure, OnConflict, Outcome, Submission};
 use hence_core::retry::Backoff;
 use hence_core::time::Timestamp;
-use hence_core::when::{Anchor, Interval, Recurrence};
 
 use super::naive::{Expected, Job, Life, Model, Schedule};
 
@@ -428,12 +427,8 @@ impl Model {
 
 /// The first tick and the interval of a schedule.
 fn every_of(schedule: &hence_core::schedule::Schedule) -> (i64, i64) {
-    match schedule.plan.whens.as_slice() {
-        [Recurrence::Interval(Interval { every, anchor: Anchor::Start(start) })] => {
-            (start.as_millis(), every.get() as i64)
-        }
-        other => panic!("only intervals from a start: {other:?}"),
-    }
+    let (start, every) = schedule.plan.interval().expect("an interval");
+    (start.as_millis(), every.get() as i64)
 }
 
 impl Schedule {

@@ -2,12 +2,12 @@
 
 use hence_core::effect::{Answer, Delivery, Submitted};
 use hence_core::error::Rejection;
-use hence_core::id::{HandlerName, QueueName, ScheduleId, Token, WorkerName};
+use hence_core::id::{HandlerName, ScheduleId, Token, WorkerName};
 use hence_core::input::{Edit, Input, Nack, Report, Request, Ticket};
 use hence_core::job::{JobSpec, JobView, Target};
 use hence_core::queue::{QueueSettings, QueueView};
 use hence_core::schedule::{Schedule, ScheduleProgress, ScheduleState};
-use hence_core::when::{Anchor, Interval, Plan, Recurrence, Rhythm, Zone};
+use hence_core::when::Plan;
 
 use super::draft::{Draft, ms, name, payload, queue_name};
 use super::{Reply, World, at};
@@ -213,17 +213,13 @@ pub(crate) fn schedule_id(text: &str) -> ScheduleId {
 
 /// A schedule of worker jobs in the default queue.
 pub(crate) fn schedule(id: &str, start: i64, interval: u64) -> Schedule {
-    let draft = Schedule::when("@daily").queue(QueueName::default_queue());
     let spec = JobSpec { payload: payload("tick"), ..JobSpec::new(Target::Worker) };
-    let schedule = draft.build(schedule_id(id), spec, at(start)).expect("a good schedule");
-    Schedule { plan: every(start, interval), said: Vec::new(), ..schedule }
+    Schedule::new(schedule_id(id), every(start, interval), spec)
 }
 
 /// An interval from a start.
 pub(crate) fn every(start: i64, interval: u64) -> Plan {
-    let interval = Interval { every: ms(interval), anchor: Anchor::Start(at(start)) };
-    let whens = vec![Recurrence::Interval(interval)];
-    Plan::new(Rhythm { whens, zone: Zone::UTC, dialect: None })
+    Plan::every(at(start), ms(interval))
 }
 
 pub(crate) fn failed(retry_after: Option<u64>, permanent: bool) -> Report {

@@ -5,13 +5,13 @@ use hence::core::id::{HandlerName, ScheduleId};
 use hence::core::job::{JobSpec, Payload, Target};
 use hence::core::schedule::{Fate, Misfire, Schedule};
 use hence::core::time::{Millis, Timestamp};
-use hence::core::when::{Anchor, Interval, Plan, Recurrence, Rhythm, Zone};
+use hence::core::when::Plan;
 use hence::store::{Filter, LedgerOrder, LedgerRequest};
 use hence::testing::{TEST_EPOCH, TestHence};
 use hence::{Builder, Client};
 
 use crate::support::disk::Disk;
-use crate::support::{DEADLINE, HOUR, MINUTE, Seen, queue, start, start_on};
+use crate::support::{DEADLINE, HOUR, MINUTE, Seen, start, start_on};
 
 fn id() -> ScheduleId {
     ScheduleId::new("report").unwrap()
@@ -22,16 +22,8 @@ fn schedule() -> Schedule {
     let mut template = JobSpec::new(Target::Handler(HandlerName::new("note").unwrap()));
     template.payload = Payload { bytes: "\"tick\"".into(), content_type: None };
     template.retention = Millis::from_secs(24 * 3600);
-    let draft = Schedule::when("@daily").queue(queue("default"));
-    let schedule = draft.build(id(), template, TEST_EPOCH).unwrap();
-    Schedule { plan: every(TEST_EPOCH.plus(MINUTE), Millis::from_secs(600)), ..schedule }
-}
-
-/// An interval from a start.
-fn every(start: Timestamp, every: Millis) -> Plan {
-    let interval = Interval { every, anchor: Anchor::Start(start) };
-    let whens = vec![Recurrence::Interval(interval)];
-    Plan::new(Rhythm { whens, zone: Zone::UTC, dialect: None })
+    let plan = Plan::every(TEST_EPOCH.plus(MINUTE), Millis::from_secs(600));
+    Schedule::new(id(), plan, template)
 }
 
 fn minutes(instant: Timestamp) -> u64 {
@@ -125,7 +117,7 @@ async fn schedules_rest_resume_are_triggered_changed_and_removed() {
     let going = client.schedule(id()).await.unwrap();
     assert_eq!(going.progress.next_at.map(minutes), Some(71), "what it slept through is past");
 
-    let plan = every(TEST_EPOCH, HOUR);
+    let plan = Plan::every(TEST_EPOCH, HOUR);
     client.put_schedule(Schedule { plan, ..schedule() }).await.unwrap();
     hence.advance(HOUR).await.unwrap();
     assert_eq!(seen.calls().len(), 3, "once an hour now");
@@ -151,7 +143,7 @@ async fn p12_a_schedule_that_does_not_exist_or_makes_no_sense_is_refused() {
         assert_eq!(error.unwrap().rejection(), Some(&Rejection::NoSuchSchedule));
     }
     for interval in [Millis::ZERO, Millis::new(99), Millis::new(u64::MAX)] {
-        let plan = every(TEST_EPOCH, interval);
+        let plan = Plan::every(TEST_EPOCH, interval);
         let error = client.put_schedule(Schedule { plan, ..schedule() }).await.unwrap_err();
         assert!(error.to_string().starts_with("every"), "{interval}: {error}");
     }
