@@ -93,7 +93,15 @@ fn stand_for(state: &ScheduleState, next: Timestamp, until: Timestamp, now: Time
     let later = state.schedule.plan.next_after(tally.last, ticked);
     let count =
         if later.is_some_and(|tick| tick.at <= now) { tally.count } else { tally.count - 1 };
-    if count == 0 { Step::Run(next) } else { pass(state, next, count, tally.last, Fate::Coalesced) }
+    if count == 0 {
+        return Step::Run(next);
+    }
+    let mut last = tally.last;
+    if count < tally.count {
+        let before = last.minus(INSTANT);
+        last = state.schedule.plan.last_in(state.progress.accounted, before).unwrap_or(next);
+    }
+    Step::Pass(Passed { first: next, last, count, fate: Fate::Coalesced })
 }
 
 fn pass_until(state: &ScheduleState, first: Timestamp, until: Timestamp, fate: Fate) -> Step {

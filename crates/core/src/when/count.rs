@@ -23,6 +23,19 @@ pub struct Tally {
     pub whole: bool,
 }
 
+/// How far back the last tick is looked for: from what ticks every second to what ticks each year.
+const LOOK_BACK: [Millis; 6] = [
+    Millis::from_secs(1),
+    Millis::from_secs(60),
+    Millis::from_secs(3_600),
+    Millis::from_secs(24 * 3_600),
+    Millis::from_secs(32 * 24 * 3_600),
+    Millis::from_secs(400 * 24 * 3_600),
+];
+
+/// Ticks that are walked over rather than searched.
+const LOOKED_AT_MAX: u64 = 64;
+
 impl Plan {
     /// The ticks in `(after, until]`, when it has ticked `ticked` times already. Looks at no more
     /// than about `walk_max` ticks one by one; then the rest is left for another call.
@@ -31,9 +44,30 @@ impl Plan {
             return self.walk_tally(after, until, ticked, walk_max);
         }
         let left = self.count.map_or(u64::MAX, |count| count.saturating_sub(ticked));
-        let count = self.count_in(after, until).min(left);
-        let last = self.nth_in(after, until, count).unwrap_or(after);
-        Tally { count, last, whole: true }
+        let all = self.count_in(after, until);
+        let count = all.min(left);
+        let last =
+            if count < all { self.nth_in(after, until, count) } else { self.last_in(after, until) };
+        Tally { count, last: last.unwrap_or(after), whole: true }
+    }
+
+    /// The last tick in `(after, until]`.
+    pub fn last_in(&self, after: Timestamp, until: Timestamp) -> Option<Timestamp> {
+        // Most often it is near the end: looked for there first, in ever wider windows.
+        for window in LOOK_BACK {
+            let from = until.minus(window).max(after);
+            let count = self.count_in(from, until);
+            if count > 0 && count <= LOOKED_AT_MAX {
+                return self.ticks_of(from).take(count as usize).last();
+            }
+            if count > 0 {
+                return self.nth_in(from, until, count);
+            }
+            if from == after {
+                return None;
+            }
+        }
+        self.nth_in(after, until, self.count_in(after, until))
     }
 
     /// The `nth` tick after an instant, from 1, if it is not after `until`.
