@@ -411,6 +411,25 @@ fn a_backfill_goes_on_after_a_crash_at_its_pace() {
 }
 
 #[test]
+fn a_tick_that_is_released_during_a_backfill_is_not_made_again() {
+    let mut world = world();
+    world.put_schedule(every_second(|s| {
+        (s.misfire, s.overlap) = (Misfire::Skip, Overlap::QueueAll);
+    }));
+    world.now = at(4_200);
+    world.crash();
+    world.run_to(5_500);
+    backfill(&mut world, 1_000, 5_000, 200).expect("a good range");
+    // The ledger was read while tick 5 waited; now it gets its job.
+    finish_one(&mut world);
+    assert_eq!(ledger(&world), ["1-3 misfire 3", "4 ran", "1 backfilled", "5 ran"]);
+    world.run_to(6_200);
+    assert_eq!(ledger(&world)[4..], ["2 backfilled", "3 backfilled"]);
+    let done = world.schedule("s").backfill.expect("there was one");
+    assert_eq!((done.made, done.kept, done.ended_at), (3, 2, Some(at(6_100))));
+}
+
+#[test]
 fn a_backfill_out_of_bounds_is_refused_with_the_reason() {
     let mut world = world();
     world.put_schedule(every_second(|_| {}));
