@@ -122,6 +122,11 @@ fn compare(plan: &Plan, after: Timestamp, until: Timestamp, label: &str) {
     let tally = plan.tally(after, until, 0, 0);
     assert_eq!((tally.count, tally.whole), (ticks.len() as u64, true), "{label}");
     assert_eq!(tally.last, ticks.last().copied().unwrap_or(after), "{label}");
+    for nth in [1, 2, 3, 70, ticks.len().max(1)] {
+        let expected = ticks.len().checked_sub(nth).map(|at| ticks[at]);
+        let found = plan.nth_last_in(after, until, nth as u64);
+        assert_eq!(found, expected, "{nth} from the end of {label}");
+    }
     for nth in [1, 2, ticks.len() / 2, ticks.len()] {
         let expected = nth.checked_sub(1).and_then(|at| ticks.get(at)).copied();
         assert_eq!(plan.nth_in(after, until, nth as u64), expected, "{nth} of {label}");

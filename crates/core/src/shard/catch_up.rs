@@ -50,7 +50,12 @@ pub(super) fn next_step(state: &ScheduleState, now: Timestamp) -> Option<Step> {
             let tally = tally(state, until);
             match tally.count.checked_sub(u64::from(kept)) {
                 None | Some(0) => Step::Run(next),
-                Some(count) => pass(state, next, count, tally.last, missed),
+                Some(count) => {
+                    let (plan, accounted) = (&schedule.plan, progress.accounted);
+                    let last = plan.nth_last_in(accounted, tally.last, u64::from(kept) + 1);
+                    let last = last.unwrap_or(next);
+                    Step::Pass(Passed { first: next, last, count, fate: missed })
+                }
             }
         }
     })
@@ -107,12 +112,6 @@ fn stand_for(state: &ScheduleState, next: Timestamp, until: Timestamp, now: Time
 fn pass_until(state: &ScheduleState, first: Timestamp, until: Timestamp, fate: Fate) -> Step {
     let tally = tally(state, until);
     Step::Pass(Passed { first, last: tally.last, count: tally.count, fate })
-}
-
-/// The first `count` ticks, all of which are at or before `until`.
-fn pass(state: &ScheduleState, first: Timestamp, count: u64, until: Timestamp, fate: Fate) -> Step {
-    let last = state.schedule.plan.nth_in(state.progress.accounted, until, count);
-    Step::Pass(Passed { first, last: last.unwrap_or(until), count, fate })
 }
 
 fn tally(state: &ScheduleState, until: Timestamp) -> crate::when::Tally {

@@ -53,21 +53,29 @@ impl Plan {
 
     /// The last tick in `(after, until]`.
     pub fn last_in(&self, after: Timestamp, until: Timestamp) -> Option<Timestamp> {
+        self.nth_last_in(after, until, 1)
+    }
+
+    /// The `nth` tick from the end of `(after, until]`; 1 is the last.
+    pub fn nth_last_in(&self, after: Timestamp, until: Timestamp, nth: u64) -> Option<Timestamp> {
         // Most often it is near the end: looked for there first, in ever wider windows.
         for window in LOOK_BACK {
             let from = until.minus(window).max(after);
             let count = self.count_in(from, until);
-            if count > 0 && count <= LOOKED_AT_MAX {
-                return self.ticks_of(from).take(count as usize).last();
-            }
-            if count > 0 {
-                return self.nth_in(from, until, count);
+            if count >= nth {
+                let place = count - nth;
+                return if count <= LOOKED_AT_MAX {
+                    self.ticks_of(from).nth(place as usize)
+                } else {
+                    self.nth_in(from, until, place + 1)
+                };
             }
             if from == after {
                 return None;
             }
         }
-        self.nth_in(after, until, self.count_in(after, until))
+        let place = self.count_in(after, until).checked_sub(nth)?;
+        self.nth_in(after, until, place + 1)
     }
 
     /// The `nth` tick after an instant, from 1, if it is not after `until`.
