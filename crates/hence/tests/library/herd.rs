@@ -39,13 +39,13 @@ async fn put_all(client: &Client) {
     }
 }
 
-/// How many ticks had which fate, over all schedules of a policy; each schedule's ledger has no gap and no
-/// tick twice.
+/// How many ticks had which fate, over all schedules of a policy. No ledger has a gap, or a tick
+/// twice.
 async fn fates(client: &Client, policy: usize, first: Timestamp) -> BTreeMap<&'static str, u64> {
     let mut fates = BTreeMap::new();
     for number in (policy..SCHEDULES).step_by(POLICIES.len()) {
-        let mut records =
-            client.occurrences(LedgerRequest::newest(id(number), 1_000)).await.unwrap();
+        let request = LedgerRequest::newest(id(number), 1_000);
+        let mut records = client.occurrences(request).await.unwrap();
         records.reverse();
         let mut next = first;
         for record in records {
