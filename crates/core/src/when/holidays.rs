@@ -7,6 +7,7 @@
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
+use core::fmt::Write as _;
 
 use jiff::civil::{Date, Weekday};
 
@@ -18,6 +19,8 @@ use super::recurrence::days_between;
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Holidays {
     events: Vec<Event>,
+    /// A text that reads back as this: what is stored.
+    text: String,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -56,7 +59,14 @@ impl Holidays {
             days: 1,
             repeat: Repeat::Once,
         };
-        Holidays { events: dates.into_iter().map(event).collect() }
+        let events: Vec<Event> = dates.into_iter().map(event).collect();
+        let mut text = String::new();
+        for Event { name, first, .. } in &events {
+            // A name is one line here, and a comment starts with this sign.
+            let name = name.replace(|c: char| c == '#' || c.is_control(), " ");
+            let _ = writeln!(text, "{first} {name}");
+        }
+        Holidays { events, text }
     }
 
     /// Reads a list of dates (`2026-12-25 Christmas`, one a line, `#` comments) or an iCalendar
@@ -68,9 +78,15 @@ impl Holidays {
         }
         let first = text.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default();
         if first.eq_ignore_ascii_case("BEGIN:VCALENDAR") {
-            return parse_calendar(text);
+            let calendar = parse_calendar(text)?;
+            return Ok(Holidays { text: text.to_string(), ..calendar });
         }
         parse_list(text)
+    }
+
+    /// A text that reads back as this.
+    pub fn text(&self) -> &str {
+        &self.text
     }
 
     /// The name of the holiday on this day.
@@ -217,7 +233,7 @@ fn parse_calendar(text: &str) -> Result<Holidays, Problem> {
     }
     match open {
         Some(_) => Err(Problem::new(text.len()..text.len(), "the last event does not end")),
-        None => Ok(Holidays { events }),
+        None => Ok(Holidays { events, text: String::new() }),
     }
 }
 
