@@ -172,6 +172,6 @@ mod tests {
             assert_eq!((problem.span, problem.candidates.is_empty()), (place, false), "{text}");
         }
         let problem = Overlap::parse("both").unwrap_err();
-        assert_eq!(problem.candidates.first().map(|text| text.as_str()), Some("allow"));
+        assert_eq!(problem.candidates.first().map(alloc::string::String::as_str), Some("allow"));
     }
 }
