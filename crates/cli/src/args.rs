@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::commands::{
-    act, add, completions, demo, docs, doctor, jobs, next, queues, reschedule, schedules, serve,
-    show, store, version, watch, work,
+    act, add, completions, demo, docs, doctor, forecast, jobs, next, queues, reschedule, schedules,
+    serve, show, store, version, watch, work,
 };
 
 /// Durable scheduling of future work: a job scheduled is a job done.
@@ -97,9 +97,12 @@ pub(crate) enum Command {
     /// List queues; pause, resume and limit them
     #[command(after_help = queues::EXAMPLES)]
     Queues(queues::Queues),
-    /// List schedules; put, pause, trigger and remove them
+    /// List schedules; put, pause, trigger, backfill and remove them
     #[command(after_help = schedules::EXAMPLES)]
     Schedules(schedules::Schedules),
+    /// Show how many jobs of schedules fall due when
+    #[command(after_help = forecast::EXAMPLES)]
+    Forecast(forecast::ForecastFlags),
     /// Show what a time is understood as, and when it comes; needs no server
     #[command(after_help = next::EXAMPLES)]
     Next(Box<next::Next>),
@@ -179,7 +182,16 @@ mod tests {
             "hence queues pause mail",
             "hence queues set mail --concurrency 5 --rate 10/s",
             "hence schedules put tick --every 15m http://localhost/tick",
-            "hence schedules occurrences tick --limit 5",
+            "hence schedules put s --when @daily --when @hourly --tz UTC --misfire skip --worker",
+            "hence schedules put s --when @daily --overlap queue-one --spread 5m --count 3 --worker",
+            "hence schedules put s --when @daily --paused --note later --worker",
+            "hence schedules history tick --limit 5 --fate late,skipped --oldest",
+            "hence schedules occurrences tick",
+            "hence schedules pause tick --note enough",
+            "hence schedules backfill tick --from yesterday --to now --pace 1s",
+            "hence schedules backfill tick --cancel",
+            "hence forecast --minutes 60 --json",
+            "hence forecast tick",
             "hence work mail bulk --concurrency 4 -- sh -c true",
             "hence work mail --once -- cat",
             "hence watch",
@@ -216,6 +228,11 @@ mod tests {
             "hence work mail",
             "hence work mail --concurrency 0 -- cat",
             "hence schedules put tick http://a/",
+            "hence schedules put tick --when @daily",
+            "hence schedules put tick --when @daily --note x --worker",
+            "hence schedules history tick --limit 0",
+            "hence schedules backfill tick",
+            "hence schedules backfill tick --cancel --from yesterday",
             "hence queues set mail",
             "hence completions tcl",
         ] {

@@ -120,12 +120,15 @@ fn queues_and_schedules_are_managed() {
     assert!(listed.contains("paused out, 5 at once, 10 per 1s"), "{listed}");
     server.ok(&["queues", "resume", "mail"]);
     assert_eq!(server.json(&["queues", "show", "mail"])["paused_out"], false);
-    server.ok(&["schedules", "put", "tick", "--every", "1h", "--worker", "--queue", "mail"]);
+    let tick = ["schedules", "put", "tick", "--when", "@every 1h", "--worker", "--queue", "mail"];
+    server.ok(&tick);
     let triggered = server.json(&["schedules", "trigger", "tick"]);
     assert_eq!(triggered["queue"], "mail");
     let occurrence = server.json(&["schedules", "occurrences", "tick"]);
     assert_eq!(occurrence["fate"], "triggered");
-    assert!(server.ok(&["schedules", "pause", "tick"]).contains("paused"));
+    let paused = server.ok(&["schedules", "pause", "tick", "--note", "too loud"]);
+    assert!(paused.contains("too loud"), "{paused}");
+    assert!(server.ok(&["schedules"]).contains("paused: too loud"));
     assert!(server.ok(&["schedules", "resume", "tick"]).contains("in 1 h"));
     server.ok(&["schedules", "remove", "tick"]);
     assert_eq!(server.ok(&["schedules", "list", "--json"]), "");
