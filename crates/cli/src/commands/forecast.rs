@@ -1,4 +1,5 @@
-//! `hence forecast`: how many jobs of schedules fall due when, so that a herd is seen before it runs.
+//! `hence forecast`: how many jobs of schedules fall due when, so that a herd is seen before it
+//! runs.
 
 use clap::Args;
 

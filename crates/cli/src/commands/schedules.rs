@@ -111,8 +111,15 @@ struct History {
     #[arg(long)]
     oldest: bool,
     /// Show at most so many
-    #[arg(long, value_name = "COUNT", default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..=1_000))]
+    #[arg(long, value_name = "COUNT", default_value_t = 20, value_parser = limit)]
     limit: u16,
+}
+
+fn limit(text: &str) -> Result<u16, String> {
+    match text.parse() {
+        Ok(limit) if (1..=PAGE as u16).contains(&limit) => Ok(limit),
+        _ => Err(format!("write a number from 1 to {PAGE}")),
+    }
 }
 
 pub(crate) async fn run(schedules: Schedules, api: &Api, output: &Output) -> Result<(), Failure> {

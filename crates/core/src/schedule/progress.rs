@@ -121,7 +121,8 @@ pub struct ScheduleCounts {
 pub struct ScheduleCheck {
     /// How many there are of each kind.
     pub counts: ScheduleCounts,
-    /// Those that have neither a next tick nor a reason, or are overdue; not all, if there are many.
+    /// Those that have neither a next tick nor a reason, or are overdue; not all, if there are
+    /// many.
     pub unsound: Vec<ScheduleState>,
 }
 

@@ -27,7 +27,7 @@ use crate::limits;
         ("from" = Option<String>, Query, description = "Only ticks at or after this instant"),
         ("to" = Option<String>, Query, description = "Only ticks up to and with this instant"),
         ("order" = Option<String>, Query, description = "`newest` first, or `oldest`"),
-        ("fate" = Option<String>, Query, description = "Only these, between commas: `late,skipped`"),
+        ("fate" = Option<String>, Query, description = "Only these: `late,skipped`"),
         ("limit" = Option<u32>, Query, description = "Rows at most, 1 to 1000; 100 when not given"),
         ("cursor" = Option<String>, Query, description = "The `next` of the page before"),
     ),
@@ -109,7 +109,7 @@ async fn read(
     get, path = "/v1/forecast", tag = "schedules", operation_id = "forecast",
     params(
         ("schedule" = Option<String>, Query, description = "Of this schedule only"),
-        ("minutes" = Option<u32>, Query, description = "How many, 1 to 10080; a day when not given"),
+        ("minutes" = Option<u32>, Query, description = "1 to 10080; a day when not given"),
     ),
     responses((status = 200, description = "The forecast", body = ForecastOut))
 )]
