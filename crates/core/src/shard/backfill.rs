@@ -206,10 +206,10 @@ fn new_backfill(
     // What is not accounted for yet is the misfire policy's business.
     let until = until.min(state.progress.accounted);
     let after = from.minus(Millis::new(1));
-    let ticks = state.schedule.plan.count_in(after, until);
+    let ticks = state.schedule.plan.count_up_to(after, until, limits::BACKFILL_TICKS_MAX + 1);
     if ticks > limits::BACKFILL_TICKS_MAX {
         let max = limits::BACKFILL_TICKS_MAX;
-        let problem = format!("has {ticks} ticks in it; a backfill has at most {max}");
+        let problem = format!("has {ticks} ticks in it or more; a backfill has at most {max}");
         return Err(Rejection::invalid("from", problem));
     }
     Ok(Backfill {

@@ -114,6 +114,16 @@ impl Plan {
         self.count_open_days(when, after, until)
     }
 
+    /// The same, for those who need not know how many there are beyond `max`.
+    pub fn count_up_to(&self, after: Timestamp, until: Timestamp, max: u64) -> u64 {
+        if self.whens.len() == 1 {
+            return self.count_in(after, until);
+        }
+        let until = self.end.map_or(until, |end| end.min(until));
+        let ticks = self.ticks_of(self.from(after)).take_while(|at| *at <= until);
+        ticks.take(max as usize).count() as u64
+    }
+
     /// Every tick after an instant, whatever the plan's count.
     pub(crate) fn ticks_of(&self, after: Timestamp) -> impl Iterator<Item = Timestamp> {
         let mut last = after;
