@@ -190,10 +190,10 @@ fn new_backfill(
         ));
     }
     if until < from {
-        return Err(Rejection::invalid("until", "must not be before the start of the range"));
+        return Err(Rejection::invalid("to", "must not be before the start of the range"));
     }
     if until > now {
-        return Err(Rejection::invalid("until", "must not be in the future"));
+        return Err(Rejection::invalid("to", "must not be in the future"));
     }
     if pace > limits::PACE_MAX {
         return Err(Rejection::out_of_range("pace", "0ms", limits::PACE_MAX));

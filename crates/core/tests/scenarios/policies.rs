@@ -437,8 +437,8 @@ fn a_backfill_out_of_bounds_is_refused_with_the_reason() {
     world.put_schedule(every_second(|_| {}));
     world.at(20_000_000);
     let rows = [
-        (5_000, 4_000, 0, "until"),
-        (0, 20_000_001, 0, "until"),
+        (5_000, 4_000, 0, "to"),
+        (0, 20_000_001, 0, "to"),
         (0, 20_000_000, 0, "20000 ticks"),
         (0, 1_000, limits::PACE_MAX.get() + 1, "pace"),
     ];

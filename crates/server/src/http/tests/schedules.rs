@@ -196,7 +196,7 @@ async fn a_backfill_is_started_shown_and_cancelled() {
     for (body, field) in [
         (r#"{"from":"at 9"}"#, "from"),
         (r#"{"from":"1971-01-01"}"#, "from"),
-        (r#"{"from":"now","to":"in 5 minutes"}"#, "until"),
+        (r#"{"from":"now","to":"in 5 minutes"}"#, "to"),
         (r#"{"from":"now","pace":"2 days"}"#, "pace"),
         ("{}", "from"),
     ] {
