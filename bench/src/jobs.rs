@@ -127,14 +127,14 @@ impl Writer {
             Change::JobFinished {
                 job: Arc::clone(job),
                 progress: Progress { attempts: 1, ..Progress::fresh(at) },
-                finish: Finish {
+                finish: Box::new(Finish {
                     outcome: Outcome::Succeeded,
                     at,
                     reason: None,
                     result: None,
                     keep_until,
-                },
-                ended: Some(ended),
+                }),
+                ended: Some(Box::new(ended)),
                 keep_payload: false,
             }
         };
@@ -148,7 +148,7 @@ impl Writer {
             shard: ShardId(0),
             epoch: self.epoch,
             sequence: self.sequence,
-            changes,
+            changes: Arc::new(changes),
             counts: vec![(self.queue.clone(), self.counts)],
             next_number: JobNumber(self.number),
         };

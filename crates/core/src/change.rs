@@ -1,6 +1,7 @@
 //! Durable facts. Everything a shard knows can be rebuilt by applying them in order; an engine
 //! stores them in its own best way. Each carries what an engine needs to write it without reading.
 
+use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
@@ -27,7 +28,7 @@ impl Place {
     pub const LAST: Place = Place { due_at: Timestamp::MAX, number: JobNumber(u64::MAX) };
 }
 
-/// One durable fact.
+/// One durable fact. What only some have is boxed: facts are moved often, and most are small.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Change {
     /// A job was accepted, edited, or brought back from the dead. It is live, at
@@ -51,7 +52,7 @@ pub enum Change {
         /// Where it is now.
         progress: Progress,
         /// The attempt that ended with this, if one did.
-        ended: Option<AttemptRecord>,
+        ended: Option<Box<AttemptRecord>>,
     },
     /// Jobs were handed out, all to one holder, with consecutive tokens.
     LeasesGranted {
@@ -83,9 +84,9 @@ pub enum Change {
         /// How far it came.
         progress: Progress,
         /// How it ended.
-        finish: Finish,
+        finish: Box<Finish>,
         /// The attempt that ended with this, if one did.
-        ended: Option<AttemptRecord>,
+        ended: Option<Box<AttemptRecord>>,
         /// Whether the payload is kept with it.
         keep_payload: bool,
     },

@@ -1,6 +1,7 @@
 //! The closed list of everything a shard can ask for. Nothing in it may happen before the facts
 //! that came out before it are durable.
 
+use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
@@ -13,7 +14,8 @@ use crate::queue::QueueView;
 use crate::schedule::ScheduleState;
 use crate::time::Timestamp;
 
-/// Something is to be done.
+/// Something is to be done. Several a job are moved from hand to hand: what is large and rare in
+/// them is boxed.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Effect {
     /// Make this fact durable; everything after it waits for that.
@@ -43,6 +45,8 @@ pub enum Effect {
         limit: usize,
     },
 }
+
+const _: () = assert!(size_of::<Effect>() <= 96, "box what makes effects larger");
 
 /// A job on its way to its target.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -78,7 +82,7 @@ pub enum Answer {
     /// Schedules, in order of id.
     Schedules(Vec<ScheduleState>),
     /// A queue.
-    Queue(QueueView),
+    Queue(Box<QueueView>),
     /// Queues, in order of name.
     Queues(Vec<QueueView>),
     /// Jobs under way.

@@ -1,5 +1,6 @@
 //! The closed list of everything that can happen to a shard.
 
+use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
@@ -69,7 +70,7 @@ pub enum Input {
 #[derive(Clone, PartialEq, Debug)]
 pub enum Request {
     /// Accept a job.
-    Submit(Submission),
+    Submit(Box<Submission>),
     /// Show a job.
     Show(JobName),
     /// Change a job that is not running.
@@ -77,7 +78,7 @@ pub enum Request {
         /// Which.
         name: JobName,
         /// What to change.
-        edit: Edit,
+        edit: Box<Edit>,
     },
     /// Take a job back; if it is running, its success will not be recorded.
     Cancel(JobName),
@@ -124,7 +125,7 @@ pub enum Request {
         random: u64,
     },
     /// Put a schedule, new or changed.
-    PutSchedule(Schedule),
+    PutSchedule(Box<Schedule>),
     /// Remove a schedule; jobs it made stay.
     RemoveSchedule(ScheduleId),
     /// Stop or resume a schedule's ticking.
@@ -226,5 +227,5 @@ pub enum Found {
     /// A live job that is not running (running ones are always in memory).
     Live(Arc<Job>, Progress),
     /// A finished one.
-    Finished(Arc<Job>, Progress, crate::job::Finish),
+    Finished(Arc<Job>, Progress, Box<crate::job::Finish>),
 }

@@ -1,6 +1,7 @@
 //! A job: work due at a time. What a producer asked for never changes after it was put; what
 //! happens to it is its [`Progress`], and how it ended is its [`Outcome`].
 
+use alloc::boxed::Box;
 use alloc::string::{String, ToString};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -317,9 +318,9 @@ pub struct JobView {
     /// How far it came.
     pub progress: Progress,
     /// Who runs it now.
-    pub lease: Option<Lease>,
+    pub lease: Option<Box<Lease>>,
     /// How it ended.
-    pub finish: Option<Finish>,
+    pub finish: Option<Box<Finish>>,
 }
 
 /// The end of a job, as kept.

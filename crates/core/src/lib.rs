@@ -26,7 +26,7 @@
 //!     spec: JobSpec::new(Target::Http(HttpTarget::post("https://example.com/hook").into())),
 //!     fingerprint: None,
 //! };
-//! let request = Request::Submit(submission);
+//! let request = Request::Submit(Box::new(submission));
 //! shard.handle(at(1_000), Input::Request { ticket: Ticket(7), request });
 //! assert!(matches!(shard.poll_effect(), Some(Effect::Persist(_))), "first it is made durable,");
 //! assert!(matches!(shard.poll_effect(), Some(Effect::Reply { .. })), "then it is acknowledged,");

@@ -165,7 +165,8 @@ impl Client {
 
     fn submission(&self, job: NewJob) -> Result<Request, Error> {
         let now = self.now();
-        Ok(Request::Submit(job.into_submission(now, |now| self.inner.chance.id(now))?))
+        let submission = job.into_submission(now, |now| self.inner.chance.id(now))?;
+        Ok(Request::Submit(Box::new(submission)))
     }
 
     /// Shows a job.
@@ -175,7 +176,7 @@ impl Client {
 
     /// Changes a job that is not running.
     pub async fn edit(&self, name: JobName, edit: Edit) -> Result<JobView, Error> {
-        job(self.inner.mailbox.ask(Request::Edit { name, edit }).await?)
+        job(self.inner.mailbox.ask(Request::Edit { name, edit: Box::new(edit) }).await?)
     }
 
     /// Takes a job back. If it is running, its success will not be recorded.
@@ -343,7 +344,7 @@ impl Client {
 
     /// Puts a schedule, new or changed.
     pub async fn put_schedule(&self, new: Schedule) -> Result<ScheduleState, Error> {
-        schedule(self.inner.mailbox.ask(Request::PutSchedule(new)).await?)
+        schedule(self.inner.mailbox.ask(Request::PutSchedule(Box::new(new))).await?)
     }
 
     /// Removes a schedule; jobs it made stay.
@@ -481,7 +482,7 @@ fn schedule(answer: Answer) -> Result<ScheduleState, Error> {
 
 fn queue(answer: Answer) -> Result<QueueView, Error> {
     match answer {
-        Answer::Queue(view) => Ok(view),
+        Answer::Queue(view) => Ok(*view),
         other => unexpected(&other),
     }
 }

@@ -85,6 +85,11 @@ pub(crate) enum Read {
 }
 
 impl Work {
+    /// Nothing yet, and room for so many facts.
+    pub(crate) fn with_room(facts: usize) -> Self {
+        Work { changes: Vec::with_capacity(facts), ..Work::default() }
+    }
+
     /// Nothing to write and nothing to do.
     pub(crate) fn is_empty(&self) -> bool {
         self.has_no_facts() && self.after.is_empty()
@@ -269,7 +274,7 @@ impl Committer {
             shard: self.shard,
             epoch: self.epoch,
             sequence: self.sequence,
-            changes: std::mem::take(&mut work.changes),
+            changes: Arc::new(std::mem::take(&mut work.changes)),
             counts: std::mem::take(&mut work.counts).into_iter().collect(),
             next_number: work.next_number,
         })
@@ -478,6 +483,8 @@ impl SteppedReads {
 fn as_found(stored: StoredJob) -> Found {
     match stored {
         StoredJob::Live(live) => Found::Live(live.job, live.progress),
-        StoredJob::Finished(done) => Found::Finished(done.job, done.progress, done.finish),
+        StoredJob::Finished(done) => {
+            Found::Finished(done.job, done.progress, Box::new(done.finish))
+        }
     }
 }

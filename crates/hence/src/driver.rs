@@ -22,8 +22,9 @@ use crate::error::Error;
 use crate::mailbox::{LeaseCall, LeaseReply, Message, PARTS_MAX, Replies, Reply};
 use crate::observe::{Event, Observers};
 
-/// Messages taken in before what they caused is passed on: bounds the wait of the first of them.
-const TURN_MAX: usize = 4_096;
+/// Messages taken in before what they caused is passed on. More would wait for each other: while
+/// these are being written, the next ones are decided upon.
+const TURN_MAX: usize = 256;
 
 /// How often finished jobs whose time is up are swept.
 const SWEEP_EVERY: Millis = Millis::from_secs(10);
@@ -225,7 +226,7 @@ impl Driver {
 
     /// Passes the shard's wishes on: facts, and behind them what waits for them.
     fn pass_on(&mut self, now: Timestamp) -> Next {
-        let mut work = Work::default();
+        let mut work = Work::with_room(self.shard.effects_waiting());
         while let Some(effect) = self.shard.poll_effect() {
             match effect {
                 Effect::Persist(change) => work.changes.push(change),

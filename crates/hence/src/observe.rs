@@ -87,7 +87,7 @@ fn log_change(change: &Change) {
             replaced = replaces.is_some(), replayed = revives.is_some(), "scheduled"
         ),
         Change::JobMoved { job, progress, ended, .. } => {
-            log_attempt(job, ended.as_ref());
+            log_attempt(job, ended.as_deref());
             tracing::info!(
                 target: "hence::job", job = %job.name, number = job.number.0,
                 due_at = %progress.due_at, attempts = progress.attempts, "waiting again"
@@ -100,7 +100,7 @@ fn log_change(change: &Change) {
             target: "hence::job", number = place.number.0, %token, %until, "lease extended"
         ),
         Change::JobFinished { job, progress, finish, ended, .. } => {
-            log_attempt(job, ended.as_ref());
+            log_attempt(job, ended.as_deref());
             let (outcome, reason) = (finish.outcome.as_str(), finish.reason.as_deref());
             if finish.outcome == Outcome::Dead {
                 tracing::error!(

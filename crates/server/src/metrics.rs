@@ -300,7 +300,7 @@ impl Observer for Metrics {
         match event {
             Event::Changed(
                 Change::JobMoved { job, ended, .. } | Change::JobFinished { job, ended, .. },
-            ) => self.attempt(&job.name.queue, ended.as_ref()),
+            ) => self.attempt(&job.name.queue, ended.as_deref()),
             Event::Delivering { delivery, now } => {
                 let late = Duration::from_millis(now.since(delivery.due_at).get());
                 self.queue(&delivery.job.name.queue).lateness.observe(late.as_secs_f64());

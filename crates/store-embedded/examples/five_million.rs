@@ -129,7 +129,7 @@ impl<'a> Owner<'a> {
             shard: SHARD,
             epoch: self.epoch,
             sequence: self.sequence,
-            changes,
+            changes: Arc::new(changes),
             counts: Vec::new(),
             next_number: JobNumber(self.number + 1),
         }]))
@@ -199,6 +199,7 @@ fn finished(job: &Arc<Job>) -> Change {
         keep_until: Timestamp::from_millis(1_800_003_600_000),
     };
     let (job, progress) = (Arc::clone(job), Progress::fresh(job.scheduled_for));
+    let finish = Box::new(finish);
     Change::JobFinished { job, progress, finish, ended: None, keep_payload: false }
 }
 

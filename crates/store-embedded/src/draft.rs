@@ -94,7 +94,7 @@ impl<'a> Draft<'a> {
             self.effects.counts.insert(queue, counts);
         }
         self.names.expect(&batch.changes);
-        for change in batch.changes {
+        for change in batch.changes.iter() {
             self.change(change, out)?;
         }
         Ok(())
@@ -114,27 +114,27 @@ impl<'a> Draft<'a> {
         self.effects
     }
 
-    fn change(&mut self, change: Change, out: &mut Output<'_>) -> Result<(), StoreError> {
+    fn change(&mut self, change: &Change, out: &mut Output<'_>) -> Result<(), StoreError> {
         match change {
             Change::JobPut { job, progress, replaces, revives } => {
-                self.put(&job, progress, replaces, revives, out)
+                self.put(job, *progress, *replaces, *revives, out)
             }
             Change::JobMoved { job, from, progress, ended } => {
-                self.moved(&job, from, progress, ended.as_ref(), out);
+                self.moved(job, *from, *progress, ended.as_deref(), out);
                 Ok(())
             }
             Change::LeasesGranted { first_token, holder, at, leases } => {
-                self.grant(first_token, &holder, at, leases, out);
+                self.grant(*first_token, holder, *at, leases, out);
                 Ok(())
             }
             Change::LeaseExtended { place, token, until, .. } => {
-                self.extend(place.number, token, until, out);
+                self.extend(place.number, *token, *until, out);
                 Ok(())
             }
             Change::JobFinished { job, progress, finish, ended, keep_payload } => {
-                self.finished(&job, progress, &finish, ended.as_ref(), keep_payload, out)
+                self.finished(job, *progress, finish, ended.as_deref(), *keep_payload, out)
             }
-            Change::JobForgotten { job, place } => self.forgotten(&job, place, out),
+            Change::JobForgotten { job, place } => self.forgotten(job, *place, out),
             other => {
                 self.rest(other, out);
                 Ok(())
@@ -258,10 +258,11 @@ impl<'a> Draft<'a> {
         first: Token,
         holder: &WorkerName,
         granted_at: Timestamp,
-        leases: Vec<LeaseGrant>,
+        leases: &[LeaseGrant],
         out: &mut Output<'_>,
     ) {
-        for (offset, LeaseGrant { queue, place, attempt, until }) in (0..).zip(leases) {
+        for (offset, grant) in (0..).zip(leases) {
+            let LeaseGrant { queue, place, attempt, until } = grant.clone();
             let token = Token { counter: first.counter + offset, ..first };
             let lease = Lease { token, attempt, holder: holder.clone(), granted_at, until };
             let held = Held { queue, due_at: place.due_at, lease };
@@ -339,11 +340,11 @@ impl<'a> Draft<'a> {
     }
 
     /// Schedules, occurrences and settings: stored, and not kept in memory.
-    fn rest(&self, change: Change, out: &mut Output<'_>) {
+    fn rest(&self, change: &Change, out: &mut Output<'_>) {
         match change {
             Change::SchedulePut { state } => {
                 let key = out.key.named(keys::SCHEDULE, self.shard, state.schedule.id.as_str());
-                out.batch.put_with(key, |value| codec::encode_schedule(&state, value));
+                out.batch.put_with(key, |value| codec::encode_schedule(state, value));
             }
             Change::ScheduleRemoved { id } => {
                 out.batch.delete(out.key.named(keys::SCHEDULE, self.shard, id.as_str()));
@@ -351,11 +352,11 @@ impl<'a> Draft<'a> {
             Change::OccurrenceRecorded { record } => {
                 let order = out.next_order();
                 let key = out.key.occurrence(self.shard, &record.schedule, record.at, order);
-                out.batch.put_with(key, |value| codec::encode_occurrence(&record, value));
+                out.batch.put_with(key, |value| codec::encode_occurrence(record, value));
             }
             Change::QueuePut { name, settings } => {
                 let key = out.key.named(keys::SETTINGS, self.shard, name.as_str());
-                out.batch.put_with(key, |value| codec::encode_queue(&settings, value));
+                out.batch.put_with(key, |value| codec::encode_queue(settings, value));
             }
             Change::JobPut { .. }
             | Change::JobMoved { .. }

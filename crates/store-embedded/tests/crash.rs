@@ -116,7 +116,8 @@ fn retried(number: u64) -> Change {
     let due_at = at(number as i64 + 5_000);
     let progress = Progress { due_at, attempts: 1, crashes: 0, holds_key: true };
     let (job, from) = (Arc::new(job(number)), at(number as i64));
-    Change::JobMoved { job, from, progress, ended: Some(attempt(number, AttemptEnd::Failed)) }
+    let ended = Some(Box::new(attempt(number, AttemptEnd::Failed)));
+    Change::JobMoved { job, from, progress, ended }
 }
 
 fn finished(number: u64, outcome: Outcome, due_at: Timestamp) -> Change {
@@ -124,6 +125,7 @@ fn finished(number: u64, outcome: Outcome, due_at: Timestamp) -> Change {
         Finish { outcome, at: at(70), reason: None, result: None, keep_until: at(1_000_000) };
     let progress = Progress { due_at, attempts: 1, crashes: 0, holds_key: false };
     let ended = Some(attempt(number, AttemptEnd::Succeeded));
+    let (finish, ended) = (Box::new(finish), ended.map(Box::new));
     Change::JobFinished { job: Arc::new(job(number)), progress, finish, ended, keep_payload: true }
 }
 
@@ -183,7 +185,7 @@ fn batch(commit: u64, epoch: Epoch) -> ShardBatch {
         shard: SHARD,
         epoch,
         sequence: commit + 1,
-        changes: changes(commit),
+        changes: Arc::new(changes(commit)),
         counts: vec![(queue(), counts)],
         next_number: JobNumber(commit * 3 + 4),
     }
@@ -260,7 +262,8 @@ fn what_was_acknowledged_survives_a_crash_at_any_call() {
         assert!(fits, "call {call}: neither the state after {acknowledged} nor after {tried}");
         // A new owner goes on.
         let epoch = now(store.acquire(SHARD, "next".to_owned())).expect("acquired");
-        let next = ShardBatch { sequence: 1, changes: vec![put(9_999)], ..batch(0, epoch) };
+        let next =
+            ShardBatch { sequence: 1, changes: Arc::new(vec![put(9_999)]), ..batch(0, epoch) };
         now(store.commit(vec![next])).expect("committed");
     }
 }

@@ -173,8 +173,8 @@ pub struct ShardBatch {
     pub epoch: Epoch,
     /// Counts the batches of this ownership, from 1.
     pub sequence: u64,
-    /// The facts, in order.
-    pub changes: Vec<Change>,
+    /// The facts, in order. Shared: whoever commits keeps them until the store has answered.
+    pub changes: Arc<Vec<Change>>,
     /// The counts, after this batch, of every queue it touched.
     pub counts: Vec<(QueueName, Counts)>,
     /// The number that the next job will get.
@@ -222,11 +222,11 @@ impl StoredJob {
                     None if progress.due_at <= now => JobState::Ready,
                     None => JobState::Scheduled,
                 };
-                JobView { job, state, progress, lease, finish: None }
+                JobView { job, state, progress, lease: lease.map(Box::new), finish: None }
             }
             StoredJob::Finished(FinishedJob { job, progress, finish }) => {
                 let state = finish.outcome.state();
-                JobView { job, state, progress, lease: None, finish: Some(finish) }
+                JobView { job, state, progress, lease: None, finish: Some(Box::new(finish)) }
             }
         }
     }

@@ -221,7 +221,7 @@ impl Shard {
         self.sequence = batch.sequence;
         self.next_number = batch.next_number;
         self.counts.extend(batch.counts);
-        for change in batch.changes {
+        for change in Arc::unwrap_or_clone(batch.changes) {
             self.change(change);
         }
     }
@@ -255,7 +255,7 @@ impl Shard {
                 let place = Place { due_at: progress.due_at, number: job.number };
                 self.take_live(&job.name.queue, place);
                 self.record(job.number, ended);
-                self.finish(job, progress, finish, keep_payload);
+                self.finish(job, progress, *finish, keep_payload);
             }
             Change::JobForgotten { place, .. } => self.forget(place, None),
             Change::SchedulePut { state } => {
@@ -308,9 +308,9 @@ impl Shard {
         }
     }
 
-    fn record(&mut self, number: JobNumber, ended: Option<AttemptRecord>) {
+    fn record(&mut self, number: JobNumber, ended: Option<Box<AttemptRecord>>) {
         if let Some(ended) = ended {
-            self.attempts.entry(number).or_default().push(ended);
+            self.attempts.entry(number).or_default().push(*ended);
         }
     }
 

@@ -1,6 +1,7 @@
 //! The only place where a shard's state changes: one function per fact. Nothing is decided here,
 //! and no time is known: what is due is found out by the next call of `handle`.
 
+use alloc::boxed::Box;
 use alloc::sync::Arc;
 
 use crate::change::{Change, FinishedPlace, LeaseGrant, Place};
@@ -22,7 +23,7 @@ impl Shard {
                 self.apply_put(job, *progress, *replaces, *revives);
             }
             Change::JobMoved { job, from: _, progress, ended } => {
-                self.apply_moved(job, *progress, ended.as_ref());
+                self.apply_moved(job, *progress, ended.as_deref());
             }
             Change::LeasesGranted { first_token, holder, at, leases } => {
                 for (nth, grant) in leases.iter().enumerate() {
@@ -35,7 +36,7 @@ impl Shard {
                 self.apply_extended(place.number, *token, *until);
             }
             Change::JobFinished { job, progress: _, finish, ended, keep_payload: _ } => {
-                self.apply_finished(job, finish, ended.as_ref());
+                self.apply_finished(job, finish, ended.as_deref());
             }
             Change::JobForgotten { job, place } => self.apply_forgotten(job, *place),
             Change::SchedulePut { state } => self.apply_schedule(state),
@@ -172,13 +173,13 @@ impl Shard {
             entry.state.transition(JobState::Ready);
         }
         entry.state.transition(JobState::Running);
-        entry.lease = Some(Lease {
+        entry.lease = Some(Box::new(Lease {
             token,
             attempt: grant.attempt,
             holder: holder.clone(),
             granted_at: at,
             until: grant.until,
-        });
+        }));
         let expiry = entry.job.expires_at.unwrap_or(Timestamp::MAX);
         let (queue, lane) = (entry.queue, Lane::of(&entry.job.target));
         self.sit(number, Seat::Running);

@@ -213,7 +213,7 @@ impl Shard {
         self.apply_grant(token, &grants.holder, now, &grant);
         grants.leases.push(grant);
         let entry = &self.jobs[&number];
-        if let Some(lease) = entry.lease.clone() {
+        if let Some(lease) = entry.lease.as_deref().cloned() {
             grants.deliveries.push(Delivery { job: Arc::clone(&entry.job), lease, due_at });
         }
     }

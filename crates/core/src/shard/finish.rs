@@ -1,6 +1,7 @@
 //! How attempts end, and what follows: success, a retry, death, or another try that does not
 //! count.
 
+use alloc::boxed::Box;
 use alloc::sync::Arc;
 
 use crate::change::Change;
@@ -153,7 +154,7 @@ impl Shard {
             } else {
                 None
             };
-            let ended = record(&lease, now, AttemptEnd::Unknown, None);
+            let ended = Box::new(record(&lease, now, AttemptEnd::Unknown, None));
             match reason {
                 Some(reason) => self.bury(now, &job, entry_progress(self, number), reason, ended),
                 None => {
@@ -169,15 +170,15 @@ impl Shard {
         let job = Arc::clone(&entry.job);
         let Some(lease) = &entry.lease else { return };
         let attempts = lease.attempt;
-        let ended = record(lease, now, AttemptEnd::Succeeded, None);
+        let ended = Box::new(record(lease, now, AttemptEnd::Succeeded, None));
         let progress = Progress { attempts, ..entry.progress };
-        let finish = Finish {
+        let finish = Box::new(Finish {
             outcome: Outcome::Succeeded,
             at: now,
             reason: None,
             result: result.filter(|_| job.keep_result),
             keep_until: now.plus(job.retention),
-        };
+        });
         let ended = Some(ended);
         self.change(Change::JobFinished { job, progress, finish, ended, keep_payload: false });
     }
@@ -193,7 +194,7 @@ impl Shard {
         let (job, progress) = (Arc::clone(&entry.job), entry.progress);
         let Some(lease) = &entry.lease else { return };
         let attempts = lease.attempt;
-        let ended = record(lease, now, failure.end, failure.reason.clone());
+        let ended = Box::new(record(lease, now, failure.end, failure.reason.clone()));
         let progress = Progress { attempts, crashes: 0, ..progress };
         if failure.permanent {
             let reason = "the target said that trying again is pointless";
@@ -235,13 +236,18 @@ impl Shard {
         let job = Arc::clone(&entry.job);
         let progress = Progress { due_at, ..entry.progress };
         let ended = match (&entry.lease, end) {
-            (Some(lease), Some(end)) => Some(record(lease, now, end, None)),
+            (Some(lease), Some(end)) => Some(Box::new(record(lease, now, end, None))),
             _ => None,
         };
         self.wait_again(&job, progress, ended);
     }
 
-    fn wait_again(&mut self, job: &Arc<Job>, progress: Progress, ended: Option<AttemptRecord>) {
+    fn wait_again(
+        &mut self,
+        job: &Arc<Job>,
+        progress: Progress,
+        ended: Option<Box<AttemptRecord>>,
+    ) {
         let from = entry_progress(self, job.number).due_at;
         let holds_key = job.name.key.is_some() && job.key_on_failure == KeyOnFailure::Block;
         let progress = Progress { holds_key, ..progress };
@@ -255,15 +261,15 @@ impl Shard {
         job: &Arc<Job>,
         progress: Progress,
         reason: &str,
-        ended: AttemptRecord,
+        ended: Box<AttemptRecord>,
     ) {
-        let finish = Finish {
+        let finish = Box::new(Finish {
             outcome: Outcome::Dead,
             at: now,
             reason: Some(cut_reason(reason)),
             result: None,
             keep_until: now.plus(self.config.dead_retention),
-        };
+        });
         let (job, ended) = (Arc::clone(job), Some(ended));
         self.change(Change::JobFinished { job, progress, finish, ended, keep_payload: true });
     }
@@ -273,15 +279,15 @@ impl Shard {
         now: Timestamp,
         job: &Arc<Job>,
         progress: Progress,
-        ended: Option<AttemptRecord>,
+        ended: Option<Box<AttemptRecord>>,
     ) {
-        let finish = Finish {
+        let finish = Box::new(Finish {
             outcome: Outcome::Expired,
             at: now,
             reason: Some(Arc::from("it could not be started in time")),
             result: None,
             keep_until: now.plus(job.retention),
-        };
+        });
         let job = Arc::clone(job);
         self.change(Change::JobFinished { job, progress, finish, ended, keep_payload: false });
     }

@@ -1,5 +1,6 @@
 //! What the shard keeps in memory, and the small moves on it. No decisions here.
 
+use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 
@@ -27,7 +28,7 @@ pub(super) struct Entry {
     pub(super) job: Arc<Job>,
     pub(super) progress: Progress,
     pub(super) state: JobState,
-    pub(super) lease: Option<Lease>,
+    pub(super) lease: Option<Box<Lease>>,
     pub(super) queue: usize,
     pub(super) seat: Seat,
 }

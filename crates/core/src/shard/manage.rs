@@ -1,6 +1,7 @@
 //! What people do to jobs after they were submitted: look, change, take back, run now, replay,
 //! forget.
 
+use alloc::boxed::Box;
 use alloc::sync::Arc;
 
 use crate::change::Change;
@@ -28,7 +29,7 @@ impl Shard {
         let answer = match request {
             Request::Submit(submission) => self.submit(now, submission, &subject),
             Request::Show(_) => self.existing(&subject).map(Answer::Job),
-            Request::Edit { edit, .. } => self.edit(now, &subject, edit),
+            Request::Edit { edit, .. } => self.edit(now, &subject, *edit),
             Request::Cancel(_) => self.cancel(now, &subject),
             Request::RunNow(_) => self.run_now(now, &subject),
             Request::Replay(_) => self.replay(now, &subject),
@@ -137,15 +138,15 @@ impl Shard {
         }
         let ended = view.lease.as_ref().map(|lease| {
             self.effects.push_back(Effect::Abandon(lease.token));
-            super::finish::record(lease, now, AttemptEnd::Cancelled, None)
+            Box::new(super::finish::record(lease, now, AttemptEnd::Cancelled, None))
         });
-        let finish = Finish {
+        let finish = Box::new(Finish {
             outcome: Outcome::Cancelled,
             at: now,
             reason: None,
             result: None,
             keep_until: now.plus(view.job.retention),
-        };
+        });
         self.change(Change::JobFinished {
             job: Arc::clone(&view.job),
             progress: view.progress,

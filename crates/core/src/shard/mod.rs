@@ -195,6 +195,11 @@ impl Shard {
         self.effects.pop_front()
     }
 
+    /// How many effects wait to be polled.
+    pub fn effects_waiting(&self) -> usize {
+        self.effects.len()
+    }
+
     /// When [`Input::Tick`] is wanted next, if nothing else happens.
     pub fn deadline(&self) -> Option<Timestamp> {
         let alarm = self.alarms.first().map(|(at, _)| *at);
@@ -276,7 +281,7 @@ impl Shard {
             Request::Nack { token, reason, how, random } => {
                 self.nack(now, token, reason, how, random)
             }
-            Request::PutSchedule(schedule) => self.put_schedule(now, schedule),
+            Request::PutSchedule(schedule) => self.put_schedule(now, *schedule),
             Request::RemoveSchedule(id) => self.remove_schedule(id),
             Request::PauseSchedule { id, paused } => self.pause_schedule(now, &id, paused),
             Request::TriggerSchedule(id) => self.trigger_schedule(now, &id),

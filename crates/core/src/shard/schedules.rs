@@ -148,7 +148,7 @@ impl Shard {
     fn make_job(&mut self, now: Timestamp, schedule: &Schedule, at: Timestamp) -> Arc<Job> {
         let occurrence = Occurrence { schedule: schedule.id.clone(), at };
         let name = occurrence_name(schedule, at);
-        let job = self.new_job(now, name, at, &schedule.template, Some(occurrence), None);
+        let job = self.new_job(now, name, at, schedule.template.clone(), Some(occurrence), None);
         let progress = Progress::fresh(at);
         let (replaces, revives) = (None, None);
         self.change(Change::JobPut { job: Arc::clone(&job), progress, replaces, revives });

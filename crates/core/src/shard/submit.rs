@@ -1,5 +1,6 @@
 //! Accepting jobs.
 
+use alloc::boxed::Box;
 use alloc::string::ToString;
 use alloc::sync::Arc;
 
@@ -53,7 +54,7 @@ impl Shard {
     pub(super) fn submit(
         &mut self,
         now: Timestamp,
-        submission: Submission,
+        submission: Box<Submission>,
         subject: &Subject,
     ) -> Result<Answer, Rejection> {
         let Some(standing) = self.standing(subject) else {
@@ -73,7 +74,7 @@ impl Shard {
         }
     }
 
-    fn replace(&mut self, now: Timestamp, submission: Submission, old: &JobView) -> Answer {
+    fn replace(&mut self, now: Timestamp, submission: Box<Submission>, old: &JobView) -> Answer {
         match &old.finish {
             Some(finish) => {
                 let place = finished_place(&old.job, finish);
@@ -94,13 +95,13 @@ impl Shard {
     fn create(
         &mut self,
         now: Timestamp,
-        submission: Submission,
+        submission: Box<Submission>,
         how: Submitted,
         replaces: Option<Place>,
         revives: Option<FinishedPlace>,
     ) -> Answer {
-        let Submission { name, due_at, spec, fingerprint, .. } = submission;
-        let job = self.new_job(now, name, due_at, &spec, None, fingerprint);
+        let Submission { name, due_at, spec, fingerprint, .. } = *submission;
+        let job = self.new_job(now, name, due_at, spec, None, fingerprint);
         let progress = Progress::fresh(due_at);
         self.change(Change::JobPut { job: Arc::clone(&job), progress, replaces, revives });
         Answer::Submitted { view: fresh_view(job, now), how }
@@ -112,7 +113,7 @@ impl Shard {
         now: Timestamp,
         name: JobName,
         due_at: Timestamp,
-        spec: &JobSpec,
+        spec: JobSpec,
         occurrence: Option<Occurrence>,
         fingerprint: Option<u64>,
     ) -> Arc<Job> {
@@ -121,9 +122,9 @@ impl Shard {
             name,
             submitted_at: now,
             scheduled_for: due_at,
-            payload: spec.payload.clone(),
-            target: spec.target.clone(),
-            retry: spec.retry.clone(),
+            payload: spec.payload,
+            target: spec.target,
+            retry: spec.retry,
             timeout: spec.timeout,
             expires_at: spec.expires_after.map(|span| due_at.max(now).plus(span)),
             retention: spec.retention,

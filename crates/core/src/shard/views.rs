@@ -1,5 +1,6 @@
 //! Looking at queues and leases.
 
+use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
@@ -33,7 +34,7 @@ impl Shard {
             Some(at) => view(&self.queues[*at]),
             None => view(&Queue::new(name.clone())),
         };
-        Answer::Queue(view)
+        Answer::Queue(Box::new(view))
     }
 
     pub(super) fn list_queues(&self) -> Answer {
@@ -45,7 +46,7 @@ impl Shard {
         numbers.sort_unstable();
         let leases = numbers.into_iter().filter_map(|number| {
             let entry = self.jobs.get(&number)?;
-            let lease = entry.lease.clone()?;
+            let lease = entry.lease.as_deref()?.clone();
             let due_at = entry.progress.due_at;
             Some(Delivery { job: Arc::clone(&entry.job), lease, due_at })
         });

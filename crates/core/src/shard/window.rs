@@ -6,6 +6,7 @@
 //! that name (`Find`). Two things can cross on the way: a change of the same name, and a page
 //! that was read before a change. Both are noticed and the answer is asked for again, or patched.
 
+use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -43,7 +44,7 @@ pub(super) enum Subject {
     /// A live job beyond the window.
     Far(Arc<Job>, Progress),
     /// A finished job that is still kept.
-    Finished(Arc<Job>, Progress, Finish),
+    Finished(Arc<Job>, Progress, Box<Finish>),
     /// Nothing.
     Absent,
 }
@@ -105,11 +106,15 @@ impl Shard {
                 }
                 (None, None) => Subject::Absent,
             };
-            self.decide(now, ticket, request, subject);
+            // It was admitted when it came; the queue may have become full since.
+            match self.admit(now, &request) {
+                Ok(()) => self.decide(now, ticket, request, subject),
+                Err(rejection) => self.reply(ticket, Err(rejection)),
+            }
         }
         // What the first one did may have changed everything: the others start over.
         for (ticket, request) in waiting {
-            self.with_subject(now, ticket, name, request);
+            self.request(now, ticket, request);
         }
     }
 

@@ -121,7 +121,7 @@ impl Run {
             Step::Submit(submission, due_in) => {
                 let mut submission = submission.clone();
                 submission.due_at = at(now.as_millis() + due_in);
-                Request::Submit(submission)
+                Request::Submit(Box::new(submission))
             }
             Step::Ask(verb, name) => {
                 let name = name.clone();
@@ -140,7 +140,7 @@ impl Run {
                     target: target.clone(),
                     ..Edit::default()
                 };
-                Request::Edit { name: name.clone(), edit }
+                Request::Edit { name: name.clone(), edit: Box::new(edit) }
             }
             Step::Lease { queues, max, lease } => lease_request(queues.clone(), *max, *lease),
             Step::Extend { nth, lease } => {
@@ -190,14 +190,14 @@ impl Run {
         match step {
             Step::PutSchedule { id, key, paused, ticks, late_by } => {
                 let start = (now / TICK_MS - late_by) * TICK_MS;
-                Request::PutSchedule(Schedule {
+                Request::PutSchedule(Box::new(Schedule {
                     id: self.schedule_id(id),
                     every: Every { start: at(start), interval: ms(ticks * TICK_MS as u64) },
                     queue: queue_name("mail"),
                     key: key.then(|| draft::name("k/x").key).flatten(),
                     template: JobSpec::new(Target::Worker),
                     paused: *paused,
-                })
+                }))
             }
             Step::RemoveSchedule(id) => {
                 let removed = Request::RemoveSchedule(self.schedule_id(id));

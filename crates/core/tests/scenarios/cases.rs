@@ -26,7 +26,7 @@ fn case_02_crash_between_storing_and_queueing() {
     let mut world = world();
     world.put(push("stored").due(100));
     let ticket = world.ticket();
-    let request = Request::Submit(push("lost").fresh().due(100).0);
+    let request = Request::Submit(Box::new(push("lost").fresh().due(100).0));
     world.feed_and_lose(Input::Request { ticket, request });
     world.crash();
     world.at(100);
@@ -87,7 +87,7 @@ fn case_06_first_job_of_a_new_key_during_a_load() {
     assert!(world.is_loading());
     world.read_all();
     for (id, due) in [("new/a", 50), ("new/b", 250), ("new/c", 950)] {
-        world.ask(Request::Submit(push(id).due(due).fresh().0));
+        world.ask(Request::Submit(Box::new(push(id).due(due).fresh().0)));
     }
     world.answering = Answering::AtOnce;
     world.answer_all();
@@ -346,8 +346,8 @@ fn case_24_acknowledgement_of_something_unknown() {
 fn case_25_client_gives_up_waiting_and_submits_again() {
     let mut world = world();
     world.answering = Answering::ByHand;
-    world.ask(Request::Submit(pull("a").fingerprint(7).0));
-    world.ask(Request::Submit(pull("a").fingerprint(7).0));
+    world.ask(Request::Submit(Box::new(pull("a").fingerprint(7).0)));
+    world.ask(Request::Submit(Box::new(pull("a").fingerprint(7).0)));
     world.answering = Answering::AtOnce;
     world.answer_all();
     assert_eq!(world.submit(pull("a").fingerprint(7)), Ok(Submitted::Kept));

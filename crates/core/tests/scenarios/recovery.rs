@@ -91,7 +91,7 @@ fn a_failed_attempt_between_crashes_starts_their_count_anew() {
 fn what_was_not_durable_never_was() {
     let mut world = world();
     let ticket = world.ticket();
-    let request = Request::Submit(push("a").fresh().0);
+    let request = Request::Submit(Box::new(push("a").fresh().0));
     world.feed_and_lose(Input::Request { ticket, request });
     world.crash();
     assert_eq!(world.state("a"), "absent");

@@ -208,7 +208,7 @@ fn schedules_are_listed_in_order() {
 #[test]
 fn a_schedule_too_fast_is_refused() {
     let mut world = world();
-    let reply = world.call(Request::PutSchedule(schedule("s", 0, 99)));
+    let reply = world.call(Request::PutSchedule(Box::new(schedule("s", 0, 99))));
     assert!(matches!(reply, Err(Rejection::Invalid { .. })));
     assert!(world.disk.schedules.is_empty());
 }

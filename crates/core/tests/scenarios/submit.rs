@@ -17,7 +17,7 @@ fn nothing_leaves_before_it_is_durable() {
     world.effects.clear();
     let ticket = world.ticket();
     let submission = push("b").fresh().0;
-    world.feed(Input::Request { ticket, request: Request::Submit(submission) });
+    world.feed(Input::Request { ticket, request: Request::Submit(Box::new(submission)) });
     let kinds: Vec<&str> = world.effects.iter().map(kind).collect();
     assert_eq!(kinds, ["job put", "reply", "leases granted", "deliver"]);
 }
@@ -160,7 +160,7 @@ fn a_job_that_keeps_nothing_frees_its_name() {
 #[test]
 fn a_fresh_id_is_not_looked_for() {
     let mut world = world();
-    world.ask(Request::Submit(pull("a").fresh().0));
+    world.ask(Request::Submit(Box::new(pull("a").fresh().0)));
     assert!(!world.effects.iter().any(|effect| matches!(effect, Effect::Find(_))));
 }
 
@@ -179,10 +179,10 @@ fn a_mistaken_time_is_refused_and_changes_nothing() {
 fn requests_for_one_name_are_answered_in_order() {
     let mut world = world();
     world.answering = crate::support::Answering::ByHand;
-    let first = world.ask(Request::Submit(pull("a").reject().0));
-    let second = world.ask(Request::Submit(pull("a").reject().0));
+    let first = world.ask(Request::Submit(Box::new(pull("a").reject().0)));
+    let second = world.ask(Request::Submit(Box::new(pull("a").reject().0)));
     let third = world.ask(Request::Cancel(pull("a").0.name));
-    let fourth = world.ask(Request::Submit(pull("a").reject().0));
+    let fourth = world.ask(Request::Submit(Box::new(pull("a").reject().0)));
     world.answer_all();
     assert!(world.reply(first).is_ok());
     assert_eq!(world.reply(second), Err(Rejection::JobExists));

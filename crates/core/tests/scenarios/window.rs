@@ -73,7 +73,7 @@ fn a_job_moved_during_a_load_is_where_it_was_moved_to() {
     ] {
         let mut world = during_a_load();
         let edit = Edit { due_at: Some(at(due)), ..Edit::default() };
-        ask(&mut world, Request::Edit { name: name("j5"), edit });
+        ask(&mut world, Request::Edit { name: name("j5"), edit: Box::new(edit) });
         assert_eq!(the_rest(world), expected, "to {due}");
     }
 }
@@ -87,7 +87,7 @@ fn jobs_submitted_during_a_load_find_their_place() {
         (900, ["j3", "j4", "j5", "j6", "new"]),
     ] {
         let mut world = during_a_load();
-        ask(&mut world, Request::Submit(push("new").due(due).0));
+        ask(&mut world, Request::Submit(Box::new(push("new").due(due).0)));
         assert_eq!(the_rest(world), expected, "due at {due}");
     }
 }
@@ -95,7 +95,7 @@ fn jobs_submitted_during_a_load_find_their_place() {
 #[test]
 fn a_job_replaced_during_a_load_is_the_new_one() {
     let mut world = during_a_load();
-    ask(&mut world, Request::Submit(push("j4").due(1_500).payload("new").0));
+    ask(&mut world, Request::Submit(Box::new(push("j4").due(1_500).payload("new").0)));
     assert_eq!(the_rest(world), ["j3", "j5", "j6", "j4"]);
 }
 
@@ -104,7 +104,7 @@ fn a_window_that_shrinks_during_a_load_loses_nothing() {
     let mut world = during_a_load();
     for number in 1..=4 {
         let draft = push(&format!("n{number}")).due(210 + number);
-        ask(&mut world, Request::Submit(draft.0));
+        ask(&mut world, Request::Submit(Box::new(draft.0)));
     }
     assert_eq!(the_rest(world), ["n1", "n2", "n3", "n4", "j3", "j4", "j5", "j6"]);
 }

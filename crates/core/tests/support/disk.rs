@@ -63,7 +63,7 @@ impl Disk {
             }
             Change::JobMoved { job, from, progress, ended } => {
                 self.take(job.number, *from, &job.name);
-                self.end(job, ended.as_ref());
+                self.end(job, ended.as_deref());
                 self.put(job, *progress);
             }
             Change::LeasesGranted { first_token, holder, at, leases } => {
@@ -79,7 +79,7 @@ impl Disk {
             }
             Change::JobFinished { job, progress, finish, ended, keep_payload } => {
                 self.take(job.number, progress.due_at, &job.name);
-                self.end(job, ended.as_ref());
+                self.end(job, ended.as_deref());
                 self.finish(job, *progress, finish, *keep_payload);
             }
             Change::JobForgotten { place, .. } => {
@@ -222,7 +222,7 @@ impl Disk {
             return Some(Found::Live(Arc::clone(&live.job), live.progress));
         }
         let done = self.finished_by_name(name).filter(|done| done.finish.keep_until > now)?;
-        Some(Found::Finished(Arc::clone(&done.job), done.progress, done.finish.clone()))
+        Some(Found::Finished(Arc::clone(&done.job), done.progress, done.finish.clone().into()))
     }
 
     pub(crate) fn page(

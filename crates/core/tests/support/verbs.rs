@@ -30,7 +30,7 @@ impl World {
     }
 
     pub(crate) fn submit(&mut self, draft: Draft) -> Result<Submitted, Rejection> {
-        match self.call(Request::Submit(draft.0))? {
+        match self.call(Request::Submit(Box::new(draft.0)))? {
             Answer::Submitted { how, .. } => Ok(how),
             other => panic!("a submission was answered with {other:?}"),
         }
@@ -70,7 +70,7 @@ impl World {
     }
 
     pub(crate) fn edit(&mut self, text: &str, edit: Edit) -> Result<JobView, Rejection> {
-        view(self.call(Request::Edit { name: name(text), edit }))
+        view(self.call(Request::Edit { name: name(text), edit: Box::new(edit) }))
     }
 
     pub(crate) fn move_to(&mut self, text: &str, millis: i64) -> Result<JobView, Rejection> {
@@ -155,13 +155,13 @@ impl World {
 
     pub(crate) fn queue(&mut self, queue: &str) -> QueueView {
         match self.call(Request::ShowQueue(queue_name(queue))) {
-            Ok(Answer::Queue(view)) => view,
+            Ok(Answer::Queue(view)) => *view,
             other => panic!("a queue was shown as {other:?}"),
         }
     }
 
     pub(crate) fn put_schedule(&mut self, schedule: Schedule) -> ScheduleState {
-        schedule_state(self.call(Request::PutSchedule(schedule)))
+        schedule_state(self.call(Request::PutSchedule(Box::new(schedule))))
     }
 
     pub(crate) fn pause_schedule(&mut self, id: &str, paused: bool) -> ScheduleState {

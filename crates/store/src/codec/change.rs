@@ -133,7 +133,7 @@ fn take_job_moved(input: &mut Reader<'_>) -> Result<Change, Fault> {
 fn take_job_finished(input: &mut Reader<'_>) -> Result<Change, Fault> {
     let job = Arc::<Job>::take(input)?;
     let progress = take_progress(job.scheduled_for, input)?;
-    let finish = Finish::take(input)?;
+    let finish: Box<Finish> = Wire::take(input)?;
     let ended = Wire::take(input)?;
     let keep_payload = bool::take(input)?;
     Ok(Change::JobFinished { job, progress, finish, ended, keep_payload })

@@ -248,6 +248,16 @@ impl<A: Wire, B: Wire> Wire for (A, B) {
     }
 }
 
+impl<T: Wire> Wire for Box<T> {
+    fn put(&self, out: &mut Vec<u8>) {
+        T::put(self, out);
+    }
+
+    fn take(input: &mut Reader<'_>) -> Result<Self, Fault> {
+        T::take(input).map(Box::new)
+    }
+}
+
 impl<T: Wire> Wire for Arc<T> {
     fn put(&self, out: &mut Vec<u8>) {
         T::put(self, out);

@@ -121,7 +121,7 @@ pub(super) fn moved(job: &Job, from: Timestamp, progress: Progress) -> Change {
 /// An attempt of the job failed, and it waits until `to`.
 pub(super) fn retried(job: &Job, from: Timestamp, to: Timestamp, attempt: u32) -> Change {
     let progress = Progress { attempts: attempt, ..Progress::fresh(to) };
-    let ended = Some(attempt_record(attempt, AttemptEnd::Failed));
+    let ended = Some(Box::new(attempt_record(attempt, AttemptEnd::Failed)));
     Change::JobMoved { job: Arc::new(job.clone()), from, progress, ended }
 }
 
@@ -171,7 +171,7 @@ pub(super) fn finished(job: &Job, finish: Finish) -> Change {
     Change::JobFinished {
         job: Arc::new(job.clone()),
         progress: fresh(job),
-        finish,
+        finish: Box::new(finish),
         ended: None,
         keep_payload: true,
     }

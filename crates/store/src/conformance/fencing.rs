@@ -1,5 +1,7 @@
 //! S3: who does not own a shard any more changes nothing in it.
 
+use std::sync::Arc;
+
 use hence_core::id::Epoch;
 
 use super::build::{job, later, put, succeeded};
@@ -39,7 +41,7 @@ async fn a_shard_nobody_acquired_refuses_everything(fixture: Fixture) {
             shard: SHARD,
             epoch,
             sequence: 1,
-            changes: vec![put(&job(1))],
+            changes: Arc::new(vec![put(&job(1))]),
             counts: Vec::new(),
             next_number: job(2).number,
         };

@@ -102,6 +102,7 @@ impl Fixture {
         });
         owner.next_number = numbers.fold(owner.next_number, JobNumber::max);
         let Owner { epoch, sequence, next_number } = *owner;
+        let changes = Arc::new(changes);
         ShardBatch { shard, epoch, sequence, changes, counts: Vec::new(), next_number }
     }
 

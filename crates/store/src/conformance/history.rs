@@ -231,8 +231,8 @@ fn end_with(job: &Job, end: AttemptEnd, attempt: u32) -> Change {
     Change::JobFinished {
         job: Arc::new(job.clone()),
         progress: fresh(job),
-        finish: finish(Outcome::Succeeded, at(500)),
-        ended: Some(attempt_record(attempt, end)),
+        finish: Box::new(finish(Outcome::Succeeded, at(500))),
+        ended: Some(Box::new(attempt_record(attempt, end))),
         keep_payload: false,
     }
 }

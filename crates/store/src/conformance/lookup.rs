@@ -150,7 +150,7 @@ async fn a_finished_job_is_found_with_its_end(mut fixture: Fixture) {
         let change = Change::JobFinished {
             job: Arc::new(job.clone()),
             progress,
-            finish: finish.clone(),
+            finish: Box::new(finish.clone()),
             ended: None,
             keep_payload: true,
         };
@@ -166,7 +166,7 @@ async fn a_payload_that_is_not_kept_is_empty(mut fixture: Fixture) {
     let change = Change::JobFinished {
         job: Arc::new(job.clone()),
         progress: fresh(&job),
-        finish: finish(Outcome::Succeeded, at(5)),
+        finish: Box::new(finish(Outcome::Succeeded, at(5))),
         ended: None,
         keep_payload: false,
     };

@@ -151,7 +151,7 @@ impl History {
         };
         let live = State::Live { job: job.clone(), progress, lease: None };
         self.jobs.insert(job.name.clone(), live);
-        let ended = lease.map(|_| attempt_record(progress.attempts, AttemptEnd::Failed));
+        let ended = lease.map(|_| Box::new(attempt_record(progress.attempts, AttemptEnd::Failed)));
         Change::JobMoved { job: Arc::new(job), from: from.due_at, progress, ended }
     }
 
@@ -169,6 +169,7 @@ impl History {
         self.jobs.insert(job.name.clone(), state);
         let keep_payload = self.dice.random();
         let ended = lease.map(|_| attempt_record(progress.attempts + 1, AttemptEnd::TimedOut));
+        let (finish, ended) = (Box::new(finish), ended.map(Box::new));
         Change::JobFinished { job: Arc::new(job), progress, finish, ended, keep_payload }
     }
 

@@ -121,7 +121,7 @@ fn changes() -> Vec<(&'static str, Change)> {
         job: Arc::clone(&full),
         progress: tried(),
         finish,
-        ended: Some(attempt()),
+        ended: Some(Box::new(attempt())),
         keep_payload,
     };
     let moved = |ended| Change::JobMoved {
@@ -141,11 +141,11 @@ fn changes() -> Vec<(&'static str, Change)> {
         ("change-job_put-replaces", put(&full, Some(place), None)),
         ("change-job_put-revives", put(&full, None, Some(kept))),
         ("change-job_moved", moved(None)),
-        ("change-job_moved-retry", moved(Some(attempt()))),
+        ("change-job_moved-retry", moved(Some(Box::new(attempt())))),
         ("change-leases_granted", granted()),
         ("change-lease_extended", extended),
-        ("change-job_finished", finished(succeeded(), true)),
-        ("change-job_finished-bare", finished(dead(), false)),
+        ("change-job_finished", finished(Box::new(succeeded()), true)),
+        ("change-job_finished-bare", finished(Box::new(dead()), false)),
         ("change-job_forgotten", Change::JobForgotten { job: full, place: kept }),
         ("change-schedule_put", Change::SchedulePut { state: schedule() }),
         ("change-schedule_removed", Change::ScheduleRemoved { id: schedule_id() }),
@@ -362,7 +362,7 @@ fn batch() -> ShardBatch {
         shard: ShardId(7),
         epoch: Epoch(3),
         sequence: 1_000,
-        changes: vec![granted(), Change::ScheduleRemoved { id: schedule_id() }],
+        changes: Arc::new(vec![granted(), Change::ScheduleRemoved { id: schedule_id() }]),
         counts: vec![(queue("a"), counts()), (queue("b"), Counts::default())],
         next_number: JobNumber(9_001),
     }

@@ -309,7 +309,7 @@ pub(crate) fn change() -> BoxedStrategy<Change> {
                 revives
             }
         ),
-        (job(), time(), progress(), option::of(attempt())).prop_map(
+        (job(), time(), progress(), option::of(attempt().prop_map(Box::new))).prop_map(
             |(job, from, progress, ended)| Change::JobMoved { job, from, progress, ended }
         ),
         (token(), worker(), time(), vec(grant(), 0..20)).prop_map(
@@ -327,8 +327,8 @@ pub(crate) fn change() -> BoxedStrategy<Change> {
             |(job, progress, finish, ended, keep_payload)| Change::JobFinished {
                 job,
                 progress,
-                finish,
-                ended,
+                finish: Box::new(finish),
+                ended: ended.map(Box::new),
                 keep_payload
             }
         ),
@@ -348,7 +348,7 @@ pub(crate) fn batch() -> BoxedStrategy<ShardBatch> {
             shard: ShardId(shard),
             epoch: Epoch(epoch),
             sequence,
-            changes,
+            changes: Arc::new(changes),
             counts,
             next_number,
         })

@@ -245,7 +245,7 @@ impl ShardImport {
         });
         let last = if finish.is_some() { attempts.pop() } else { None };
         for ended in attempts {
-            let ended = Some(ended);
+            let ended = Some(Box::new(ended));
             let job = Arc::clone(&job);
             self.changes.push(Change::JobMoved { job, from: progress.due_at, progress, ended });
         }
@@ -290,7 +290,7 @@ impl ShardImport {
             shard: self.id,
             epoch: self.epoch,
             sequence: self.sequence,
-            changes: std::mem::take(&mut self.changes),
+            changes: Arc::new(std::mem::take(&mut self.changes)),
             counts: self.counts.iter().map(|(name, counts)| (name.clone(), *counts)).collect(),
             next_number: self.next_number,
         };
@@ -304,6 +304,7 @@ fn finished(
     finish: hence_core::job::Finish,
     ended: Option<AttemptRecord>,
 ) -> Change {
+    let (finish, ended) = (Box::new(finish), ended.map(Box::new));
     Change::JobFinished { job, progress, finish, ended, keep_payload: true }
 }
 

@@ -92,7 +92,7 @@ fn changes() -> Vec<Change> {
             job: waiting,
             from: at(20),
             progress,
-            ended: Some(attempt(1, AttemptEnd::Failed)),
+            ended: Some(Box::new(attempt(1, AttemptEnd::Failed))),
         },
         put(&running, fresh),
         Change::LeasesGranted {
@@ -110,14 +110,14 @@ fn changes() -> Vec<Change> {
         Change::JobFinished {
             job: dead,
             progress: fresh,
-            finish: Finish {
+            finish: Box::new(Finish {
                 outcome: Outcome::Dead,
                 at: at(400),
                 reason: Some(Arc::from("gone")),
                 result: None,
                 keep_until: at(9_000_000),
-            },
-            ended: Some(attempt(1, AttemptEnd::TimedOut)),
+            }),
+            ended: Some(Box::new(attempt(1, AttemptEnd::TimedOut))),
             keep_payload: true,
         },
     ]
@@ -157,7 +157,7 @@ async fn filled() -> MemoryStore {
         shard: ShardId(0),
         epoch,
         sequence: 1,
-        changes: changes(),
+        changes: Arc::new(changes()),
         counts: vec![(QueueName::new("mail").unwrap(), counts)],
         next_number: JobNumber(4),
     };
