@@ -331,7 +331,11 @@ impl Committer {
                     self.observers.see(Event::Delivering { delivery: &delivery, now });
                     deliveries.push(delivery);
                 }
-                After::Abandon(token) => self.dispatch.abandon(token),
+                After::Abandon(token) => {
+                    // It may have been decided in the same group, and not have left yet.
+                    deliveries.retain(|delivery: &Delivery| delivery.lease.token != token);
+                    self.dispatch.abandon(token);
+                }
                 // The reader ends after this thread does.
                 After::Read(read) => drop(self.reads.send(read)),
                 After::Settled(done, next) => drop(done.send(next)),
