@@ -60,6 +60,8 @@ pub enum What {
     },
     /// The node died; what it held in memory is gone.
     Died,
+    /// The node stopped in good order: what it pushed and was not answered in time, it gave up.
+    Stopped,
     /// Something was made to go wrong.
     Fault {
         /// What, in one word.
@@ -67,6 +69,11 @@ pub enum What {
         /// Which delivery it was about, if it was about one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         about: Option<Stamp>,
+    },
+    /// For people; nobody is judged by it.
+    Note {
+        /// In words.
+        text: String,
     },
     /// Everything the node has, at the end, after all faults were healed.
     Final(Final),
@@ -130,6 +137,9 @@ pub enum Verb {
         start: i64,
         /// Between two ticks.
         every_ms: u64,
+        /// What its jobs ask for.
+        #[serde(default)]
+        terms: Terms,
     },
     /// Pause, resume, trigger or remove a schedule.
     TouchSchedule {

@@ -18,3 +18,5 @@
 
 pub mod check;
 pub mod history;
+pub mod seeds;
+pub mod world;

@@ -29,8 +29,11 @@ fn judge(ledger: &Ledger<'_>, findings: &mut Findings) {
 /// The earliest due time that may have been in force when this arrived.
 fn earliest_due(ledger: &Ledger<'_>, submit: &Submit, delivery: &Delivery<'_>) -> i64 {
     let mut dues = vec![submit.due_at];
+    let maker = ledger.jobs[&delivery.received.number].submit.map(|at| ledger.calls[at].asked);
     for call in ledger.calls_about(&submit.job) {
-        if call.asked > delivery.t || !call.may_have_happened() {
+        // What was settled before the job was submitted was about an earlier one of its name.
+        let before = call.told.is_some_and(|(told, _)| maker.is_some_and(|made| told < made));
+        if before || call.asked > delivery.t || !call.may_have_happened() {
             continue;
         }
         let due = match call.verb {

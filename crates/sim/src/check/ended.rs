@@ -12,8 +12,8 @@ fn judge(ledger: &Ledger<'_>, findings: &mut Findings) {
     let Some(end) = ledger.last else { return };
     for job in &end.state.jobs {
         let live = matches!(job.state.as_str(), "scheduled" | "ready" | "running");
-        if live && job.due_at < end.wall_max {
-            let late = end.wall_max - job.due_at;
+        if live && job.due_at < end.wall {
+            let late = end.wall - job.due_at;
             let (name, number, state) = (&job.job, job.number, &job.state);
             findings.add(format!("{name} ({number}) is {state}, {late} ms after its time"));
         }

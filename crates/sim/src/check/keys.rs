@@ -51,20 +51,36 @@ fn judge_order(ledger: &Ledger<'_>, members: &[Member<'_, '_>], findings: &mut F
         let made = early_job.submit.and_then(|at| ledger.calls[at].succeeded_at());
         let Some(made) = made else { continue };
         for (late_job, late) in &plain {
-            let Some(first) = ledger.deliveries_of(late_job).next() else { continue };
+            let Some(first) = first_delivery(ledger, late_job) else { continue };
             let known = made + ledger.flight_ms < first.t;
             if early.due_at >= late.due_at || !known {
                 continue;
             }
-            let mut seen = ledger.deliveries_of(early_job);
-            let overtaken = if early.terms.step_aside {
-                seen.next().is_some_and(|delivery| delivery.t > first.t)
-            } else {
-                seen.any(|delivery| delivery.t > first.t)
-            };
-            if overtaken {
+            if was_overtaken(ledger, early_job, early, first) {
                 findings.add(format!("{} went ahead of {}", late.job, early.job));
             }
         }
     }
+}
+
+/// Whether a job that was due was handed out after this one, and had no reason to be. Tokens are in
+/// the order of handing out, which arrivals need not be.
+fn was_overtaken(ledger: &Ledger<'_>, job: &Job<'_>, submit: &Submit, by: &Delivery<'_>) -> bool {
+    let after = |delivery: &Delivery<'_>| delivery.received.token > by.received.token;
+    if submit.terms.step_aside {
+        return first_delivery(ledger, job).is_some_and(after);
+    }
+    ledger.deliveries_of(job).any(after)
+}
+
+/// The first delivery of a job, unless an earlier one got lost on the way to its receiver.
+fn first_delivery<'l, 'a>(ledger: &'l Ledger<'a>, job: &Job<'a>) -> Option<&'l Delivery<'a>> {
+    let first = job.deliveries.first().map(|at| &ledger.deliveries[*at])?;
+    // The record of its attempts tells, while it is kept.
+    let surely = match (ledger.last, job.last.and_then(|last| last.attempts.first())) {
+        (_, Some(ended)) => ended.token == first.received.token,
+        (None, None) => first.received.attempt == 1,
+        (Some(_), None) => false,
+    };
+    surely.then_some(first)
 }

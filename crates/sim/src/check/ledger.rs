@@ -2,6 +2,7 @@
 //! conclusions beyond those that several properties share.
 
 use std::collections::BTreeMap;
+use std::ptr;
 
 use crate::history::{
     Answer, Event, Final, FinalJob, How, Received, Stamp, Submit, Terms, Verb, What,
@@ -17,7 +18,7 @@ pub struct Ledger<'a> {
     pub deliveries: Vec<Delivery<'a>>,
     /// All jobs that anybody saw, by number.
     pub jobs: BTreeMap<u64, Job<'a>>,
-    /// When the node died.
+    /// When the node died, or stopped.
     pub deaths: Vec<u64>,
     /// Faults that were about one delivery.
     pub mishaps: Vec<Stamp>,
@@ -30,7 +31,11 @@ pub struct Ledger<'a> {
 /// The final state, and when it was taken.
 #[derive(Clone, Copy)]
 pub struct End<'a> {
-    /// By the wall clock: the highest it ever showed.
+    /// When.
+    pub t: u64,
+    /// The same by the wall clock.
+    pub wall: i64,
+    /// The highest it ever showed.
     pub wall_max: i64,
     /// What there was.
     pub state: &'a Final,
@@ -47,6 +52,8 @@ pub struct Call<'a> {
     pub verb: &'a Verb,
     /// When the answer came, and what it said; none: the outcome is unknown.
     pub told: Option<(u64, &'a Answer)>,
+    /// What the wall clock showed when the answer came.
+    pub told_wall: Option<i64>,
 }
 
 /// A delivery and how it ended.
@@ -109,12 +116,14 @@ impl<'a> Ledger<'a> {
                 What::Ask { call, verb } => {
                     marks.insert(*call, ledger.calls.len());
                     let (asked, asked_wall) = (event.t, event.wall);
-                    ledger.calls.push(Call { asked, asked_wall, verb, told: None });
+                    let (told, told_wall) = (None, None);
+                    ledger.calls.push(Call { asked, asked_wall, verb, told, told_wall });
                 }
                 What::Told { call, answer } => {
                     if let Some(at) = marks.get(call) {
                         // A repeated message brings a second answer; the first is what counted.
                         ledger.calls[*at].told.get_or_insert((event.t, answer));
+                        ledger.calls[*at].told_wall.get_or_insert(event.wall);
                     }
                 }
                 What::Received(received) => {
@@ -127,9 +136,13 @@ impl<'a> Ledger<'a> {
                         ledger.deliveries[*at].ended = Some((event.t, event.wall, *how));
                     }
                 }
-                What::Died => ledger.deaths.push(event.t),
+                What::Died | What::Stopped => ledger.deaths.push(event.t),
+                What::Note { .. } => {}
                 What::Fault { about, .. } => ledger.mishaps.extend(*about),
-                What::Final(state) => ledger.last = Some(End { wall_max, state }),
+                What::Final(state) => {
+                    let (t, wall) = (event.t, event.wall);
+                    ledger.last = Some(End { t, wall, wall_max, state });
+                }
             }
         }
         ledger.sort_jobs();
@@ -174,9 +187,15 @@ impl<'a> Ledger<'a> {
         }
     }
 
-    /// Its terms, when its producer is known.
-    pub fn terms_of(&self, number: u64) -> Option<&'a Terms> {
-        Some(&self.submit_of(self.jobs.get(&number)?)?.terms)
+    /// The terms of the job that was delivered: its producer's, or its schedule's.
+    pub fn terms_of(&self, received: &Received) -> Option<&'a Terms> {
+        let Some((schedule, _)) = &received.occurrence else {
+            return Some(&self.submit_of(self.jobs.get(&received.number)?)?.terms);
+        };
+        self.calls.iter().find_map(|call| match call.verb {
+            Verb::PutSchedule { id, terms, .. } if id == schedule => Some(terms),
+            _ => None,
+        })
     }
 
     /// Everything that was asked about a job of this name, in order.
@@ -204,6 +223,15 @@ impl<'a> Ledger<'a> {
         others.any(Call::may_have_happened)
     }
 
+    /// Whether a job of this name was, or may have been, given another due time.
+    pub fn was_moved(&self, name: &str) -> bool {
+        let mut calls = self.calls_about(name);
+        calls.any(|call| {
+            let moves = matches!(call.verb, Verb::Move { .. } | Verb::RunNow { .. });
+            moves && call.may_have_happened()
+        })
+    }
+
     /// Whether a job of this name was, or may have been, replayed.
     pub fn was_replayed(&self, name: &str) -> bool {
         let mut calls = self.calls_about(name);
@@ -225,32 +253,47 @@ impl<'a> Ledger<'a> {
         if held.ended.is_some_and(|(t, ..)| t <= later.t) {
             return false;
         }
+        // Its grant took so long to become durable that the lease was over before it left. Whoever
+        // gets it can see that it is void.
+        if later.wall_max >= later.received.until {
+            return false;
+        }
         !self.lost_its_right(held, later)
+    }
+
+    /// When a lease ends by the wall clock, as its holder must see it at `t`: an extension counts
+    /// from before it was asked for, and, when nobody knows whether it was heard, the earlier of
+    /// the two ends.
+    pub fn lease_end(&self, held: &Delivery<'a>, t: u64) -> i64 {
+        let Received { token, until, .. } = held.received;
+        self.calls_under(*token).fold(*until, |until, call| match call.verb {
+            Verb::Extend { lease_ms, .. } if call.asked <= t && call.may_have_happened() => {
+                let asked = call.asked_wall + *lease_ms as i64;
+                if call.succeeded_at().is_some() { asked } else { asked.min(until) }
+            }
+            _ => until,
+        })
     }
 
     /// Whether the lease of `held` was over by the time `later` arrived, its receiver's own doing
     /// apart: it ran out, or the node that was to hear of its end had died.
     pub fn lost_its_right(&self, held: &Delivery<'a>, later: &Delivery<'a>) -> bool {
-        let Received { job, number, token, until, .. } = held.received;
-        let terms = self.terms_of(*number);
+        let Received { job, number, .. } = held.received;
+        let terms = self.terms_of(held.received);
         let pulled = terms.is_some_and(|terms| terms.pulled);
         // A push is given up by the node after its timeout; it left at most a flight earlier.
         let timed_out = terms
             .is_some_and(|terms| !pulled && later.t + self.flight_ms >= held.t + terms.timeout_ms);
-        let confirmed = |call: &&Call<'_>| call.succeeded_at().is_some_and(|t| t <= later.t);
-        let extended = self.calls_under(*token).filter(confirmed).filter_map(|call| {
-            let Verb::Extend { lease_ms, .. } = call.verb else { return None };
-            // As its holder must see it: counted from before the question was sent.
-            Some(call.asked_wall + *lease_ms as i64)
-        });
-        let until = extended.fold(*until, i64::max);
+        let until = self.lease_end(held, later.t);
         let taken_back = self.calls_about(job).any(|call| {
             let ends = match call.verb {
                 Verb::Cancel { .. } => true,
-                Verb::Submit(submit) => submit.payload != held.received.payload,
+                Verb::Submit(other) => replaces(other, &held.received.payload),
                 _ => false,
             };
-            ends && call.may_have_happened() && call.asked <= later.t
+            let made =
+                self.jobs[number].submit.is_some_and(|at| ptr::eq(&raw const self.calls[at], call));
+            ends && !made && call.may_have_happened() && call.asked <= later.t
         });
         timed_out
             || later.wall_max >= until
@@ -275,6 +318,12 @@ fn subject(verb: &Verb) -> Option<&str> {
         | Verb::TouchSchedule { .. }
         | Verb::PutQueue { .. } => None,
     }
+}
+
+/// Whether this submission takes the place of the job with this payload: it is another one, or a
+/// copy that was not marked as such.
+pub(super) fn replaces(other: &Submit, payload: &str) -> bool {
+    other.payload != payload || !other.idempotent
 }
 
 /// The lease that a question is asked under.

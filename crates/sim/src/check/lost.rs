@@ -1,6 +1,6 @@
 //! What was acknowledged is there.
 
-use super::ledger::{Call, End, Job};
+use super::ledger::{Call, End, Job, replaces};
 use super::{Findings, Ledger, Property};
 use crate::history::{Answer, How, Submit, Verb};
 
@@ -46,23 +46,32 @@ fn may_be_gone(
     job: &Job<'_>,
 ) -> bool {
     let kept = submit.terms.retention_ms as i64;
-    let over = |ended: i64| end.wall_max >= ended + kept;
+    // By the wall clock, or, if that was set back meanwhile, by the true one.
+    let over =
+        |t: u64, wall: i64| end.wall_max >= wall + kept || end.t >= t + submit.terms.retention_ms;
     let succeeded = ledger.deliveries_of(job).any(|delivery| {
         let ended = delivery.ended.filter(|(.., how)| *how == How::Done);
-        ended.is_some_and(|(_, wall, _)| over(wall))
+        ended.is_some_and(|(t, wall, _)| over(t, wall))
     });
+    let moves = ledger.calls_about(&submit.job).filter_map(|call| match call.verb {
+        Verb::Move { due_at, .. } if call.may_have_happened() => Some(*due_at),
+        _ => None,
+    });
+    let due_at = moves.fold(submit.due_at, i64::min);
+    // A retry that could not be in time is not waited for.
+    let tried = !job.deliveries.is_empty();
     let expired = submit
         .terms
         .expires_ms
-        .is_some_and(|span| over(submit.due_at.max(made.asked_wall) + span as i64));
+        .is_some_and(|span| tried || end.wall_max >= due_at + span as i64 + kept);
     let taken_away = ledger.calls_about(&submit.job).any(|call| {
         let mut later = call.may_have_happened() && call.asked >= made.asked;
         later &= !std::ptr::eq(call, made);
         later
             && match call.verb {
-                Verb::Cancel { .. } => over(call.asked_wall),
+                Verb::Cancel { .. } => over(call.asked, call.asked_wall),
                 Verb::Forget { .. } => true,
-                Verb::Submit(other) => other.payload != submit.payload,
+                Verb::Submit(other) => replaces(other, &submit.payload),
                 _ => false,
             }
     });

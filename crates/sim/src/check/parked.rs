@@ -28,9 +28,10 @@ fn judge(ledger: &Ledger<'_>, findings: &mut Findings) {
         for pair in deliveries.windows(2) {
             let (done, again) = (pair[0], pair[1]);
             let Some((ended, _, How::Done)) = done.ended else { continue };
-            let late = !submit.terms.pulled
-                && ended + ledger.flight_ms >= done.t + submit.terms.timeout_ms;
-            let lapsed = again.wall_max >= done.received.until;
+            // Sent a flight before it arrived, answered a flight after it was done.
+            let (timeout_ms, there_and_back) = (submit.terms.timeout_ms, 2 * ledger.flight_ms);
+            let late = !submit.terms.pulled && ended + there_and_back >= done.t + timeout_ms;
+            let lapsed = again.wall_max >= ledger.lease_end(done, again.t);
             let mishap = ledger.mishaps.contains(&done.received.token);
             if !(late || lapsed || mishap) {
                 let token = again.received.token;

@@ -19,7 +19,9 @@ fn judge(ledger: &Ledger<'_>, findings: &mut Findings) {
             continue;
         }
         let counted = judge_numbers(submit, last, findings);
-        judge_delays(ledger, job, submit, last, findings);
+        if !ledger.was_moved(&submit.job) {
+            judge_delays(ledger, job, submit, last, findings);
+        }
         judge_end(ledger, job, submit, last, counted, findings);
     }
 }

@@ -1,0 +1,215 @@
+//! The way to the store: the real engine behind a line that breaks before, after, or long before
+//! what was asked for is done.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use futures::FutureExt;
+use hence_core::id::{Epoch, JobName, JobNumber, QueueName, ScheduleId, ShardId};
+use hence_core::job::AttemptRecord;
+use hence_core::schedule::OccurrenceRecord;
+use hence_core::time::Timestamp;
+use hence_store::{
+    Answer, Capabilities, ErrorKind, ListRequest, LiveJob, Page, Place, Pressure, Recovered,
+    ShardBatch, Store, StoreError, StoredJob,
+};
+use hence_store_embedded::EmbeddedStore;
+
+use super::dice::Dice;
+use super::faults::Fault;
+use super::story::Story;
+
+/// How the line to the store is at the moment. A clone is the same line.
+#[derive(Clone)]
+pub(super) struct Line {
+    state: Arc<Mutex<LineState>>,
+    story: Story,
+}
+
+struct LineState {
+    dice: Dice,
+    /// What goes wrong at the moment, and how often.
+    trouble: Vec<(Fault, f64)>,
+}
+
+impl Line {
+    pub(super) fn new(dice: Dice, story: Story) -> Self {
+        Line { state: Arc::new(Mutex::new(LineState { dice, trouble: Vec::new() })), story }
+    }
+
+    pub(super) fn begin(&self, fault: Fault, probability: f64) {
+        self.lock().trouble.push((fault, probability));
+    }
+
+    pub(super) fn end(&self, fault: Fault) {
+        self.lock().trouble.retain(|(other, _)| *other != fault);
+    }
+
+    /// What happens to the next call, if anything.
+    fn draw(&self) -> Option<Fault> {
+        let mut state = self.lock();
+        let LineState { dice, trouble } = &mut *state;
+        let drawn = trouble.iter().find(|(_, probability)| dice.chance(*probability));
+        drawn.map(|(fault, _)| *fault)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, LineState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A store at the end of such a line.
+pub(super) struct SimStore<S> {
+    inner: S,
+    line: Line,
+    /// Commits that were given up and are still on their way.
+    on_their_way: Mutex<Vec<Vec<ShardBatch>>>,
+}
+
+impl<S: Store> SimStore<S> {
+    pub(super) fn new(inner: S, line: Line) -> Self {
+        SimStore { inner, line, on_their_way: Mutex::default() }
+    }
+
+    /// What was still on its way arrives. It is late: the engine must see to it that it does no
+    /// harm.
+    pub(super) fn arrive(&self) {
+        let late =
+            std::mem::take(&mut *self.on_their_way.lock().unwrap_or_else(PoisonError::into_inner));
+        for batches in late {
+            let said = self.inner.commit(batches).now_or_never();
+            self.line.story.note("store", format!("a late commit arrives: {}", verdict(said)));
+        }
+    }
+
+    fn commit_somehow(&self, batches: Vec<ShardBatch>) -> Result<(), StoreError> {
+        let fault = self.line.draw();
+        if let Some(fault) = fault {
+            self.line.story.fault(fault, None);
+        }
+        match fault {
+            Some(Fault::StoreLate) => {
+                self.arrive();
+                let mut late = self.on_their_way.lock().unwrap_or_else(PoisonError::into_inner);
+                late.push(batches);
+                Err(unavailable())
+            }
+            Some(Fault::StoreTimedOut) => {
+                self.inner.commit(batches).now_or_never().unwrap_or(Ok(()))?;
+                Err(unavailable())
+            }
+            Some(_) => Err(unavailable()),
+            None => {
+                let said = self.inner.commit(batches).now_or_never().unwrap_or(Ok(()));
+                self.arrive();
+                said
+            }
+        }
+    }
+
+    /// A call that changes nothing: it is answered or it is not.
+    fn read<'a, T: Send + 'a>(
+        &'a self,
+        call: impl FnOnce(&'a S) -> Answer<'a, T> + Send + 'a,
+    ) -> Answer<'a, T> {
+        if let Some(fault) = self.line.draw() {
+            self.line.story.fault(fault, None);
+            return async { Err(unavailable()) }.boxed();
+        }
+        call(&self.inner)
+    }
+}
+
+fn unavailable() -> StoreError {
+    StoreError::new(ErrorKind::Unavailable, "the line to the store is broken".to_owned())
+}
+
+fn verdict(said: Option<Result<(), StoreError>>) -> String {
+    match said {
+        Some(Ok(())) => "taken or known".to_owned(),
+        Some(Err(error)) => error.to_string(),
+        None => "no answer".to_owned(),
+    }
+}
+
+impl SimStore<EmbeddedStore> {
+    /// Whether a full disk has room again: what threads look after in the real engine.
+    pub(super) fn look_for_room(&self) {
+        if self.inner.pressure() == Pressure::Full {
+            // An engine that has failed says so at the next commit.
+            drop(self.inner.kv().expire());
+        }
+    }
+}
+
+impl<S: Store> Store for SimStore<S> {
+    fn capabilities(&self) -> Capabilities {
+        self.inner.capabilities()
+    }
+
+    fn commit(&self, batches: Vec<ShardBatch>) -> Answer<'_, ()> {
+        async move { self.commit_somehow(batches) }.boxed()
+    }
+
+    fn due(
+        &self,
+        shard: ShardId,
+        queue: QueueName,
+        after: Place,
+        limit: usize,
+    ) -> Answer<'_, Vec<LiveJob>> {
+        self.read(move |inner| inner.due(shard, queue, after, limit))
+    }
+
+    fn recover(&self, shard: ShardId) -> Answer<'_, Recovered> {
+        self.read(move |inner| inner.recover(shard))
+    }
+
+    fn get(
+        &self,
+        shard: ShardId,
+        names: Vec<JobName>,
+        now: Timestamp,
+    ) -> Answer<'_, Vec<Option<StoredJob>>> {
+        self.read(move |inner| inner.get(shard, names, now))
+    }
+
+    fn list(&self, shard: ShardId, request: ListRequest) -> Answer<'_, Page> {
+        self.read(move |inner| inner.list(shard, request))
+    }
+
+    fn attempts(&self, shard: ShardId, number: JobNumber) -> Answer<'_, Vec<AttemptRecord>> {
+        self.read(move |inner| inner.attempts(shard, number))
+    }
+
+    fn occurrences(
+        &self,
+        shard: ShardId,
+        schedule: ScheduleId,
+        before: Timestamp,
+        limit: usize,
+    ) -> Answer<'_, Vec<OccurrenceRecord>> {
+        self.read(move |inner| inner.occurrences(shard, schedule, before, limit))
+    }
+
+    fn sweep(
+        &self,
+        shard: ShardId,
+        now: Timestamp,
+        limit: usize,
+    ) -> Answer<'_, Vec<(QueueName, u64)>> {
+        self.read(move |inner| inner.sweep(shard, now, limit))
+    }
+
+    fn acquire(&self, shard: ShardId, node: String) -> Answer<'_, Epoch> {
+        // What an earlier owner sent may arrive just before, or at any time after.
+        self.read(move |inner| inner.acquire(shard, node))
+    }
+
+    fn release(&self, shard: ShardId, epoch: Epoch) -> Answer<'_, ()> {
+        self.read(move |inner| inner.release(shard, epoch))
+    }
+
+    fn pressure(&self) -> Pressure {
+        self.inner.pressure()
+    }
+}
