@@ -106,6 +106,8 @@ impl Shard {
 
     /// Every schedule whose tick has come makes its job.
     pub(super) fn tick_schedules(&mut self, now: Timestamp) {
+        // A clock that was set back must not put ticks off until it has caught up.
+        self.ticks_from = self.ticks_from.min(now.plus(NO_ROOM_DELAY));
         while let Some((at, id)) = self.ticks.first() {
             if self.draining || *at > now || self.ticks_from > now {
                 return;

@@ -174,6 +174,20 @@ fn a_full_store_holds_ticks_back_and_loses_none() {
 }
 
 #[test]
+fn a_clock_set_back_after_a_full_store_does_not_stop_the_ticks() {
+    let mut world = world();
+    world.put_schedule(schedule("s", 1_000, 1_000));
+    world.feed(Input::StoreFull(true));
+    world.at(600_500);
+    world.feed(Input::StoreFull(false));
+    world.at(500);
+    world.put_schedule(schedule("t", 1_000, 1_000));
+    world.run_to(3_500);
+    let of_t = world.disk.occurrences.iter().filter(|record| record.schedule.as_str() == "t");
+    assert_eq!(of_t.count(), 3);
+}
+
+#[test]
 fn ticks_come_through_a_tiny_window() {
     let mut world = tiny(1);
     world.put_schedule(schedule("s", 100, 100));
