@@ -52,7 +52,7 @@ const STEPS: [Row; 10] = [
     Row { name: "tidy", what: "the text lint of this repository", run: tidy_step },
     Row { name: "clippy", what: "cargo clippy on everything; warnings are errors", run: clippy },
     Row { name: "test", what: "all tests: unit, doc, conformance, model, end to end", run: tests },
-    Row { name: "sim", what: "simulated worlds, each with its own mix of faults", run: sim },
+    Row { name: "sim", what: "simulated worlds with faults, and crashes of the engine", run: sim },
     Row { name: "doc", what: "cargo doc; warnings are errors", run: doc },
     Row {
         name: "generated",
@@ -190,6 +190,8 @@ fn tests(setup: &Setup) -> Result<Done> {
 fn sim(setup: &Setup) -> Result<Done> {
     let seeds = SIM_SEEDS.to_string();
     let args = ["run", "--profile", "sim", "--package", "hence-sim", "--", "--seeds", &seeds];
+    run::stream(&mut cargo(&setup.root, &args))?;
+    let args = ["run", "--profile", "sim", "--package", "hence-sim", "--", "crashes"];
     run::stream(&mut cargo(&setup.root, &args))?;
     Ok(Done::with(Ended::Passed))
 }

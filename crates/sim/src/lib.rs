@@ -1,7 +1,9 @@
 //! Shows that Hence keeps its promises, or where it does not.
 //!
 //! Two things that need each other: a checker, which judges a recorded [`history`] by one file for
-//! each property ([`check`]), and a simulator, which makes such histories.
+//! each property ([`check`]), and a simulator, which makes such histories ([`world`], [`seeds`]).
+//! Beside them the crash states of the embedded engine ([`crashes`]) and damage to it
+//! ([`damage`]).
 //!
 //! ```
 //! use hence_sim::{check, history};
@@ -17,6 +19,8 @@
 //! ```
 
 pub mod check;
+pub mod crashes;
+pub mod damage;
 pub mod history;
 pub mod seeds;
 pub mod world;

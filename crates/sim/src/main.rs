@@ -9,10 +9,13 @@ use std::time::Duration;
 use anyhow::{Context, Result, anyhow};
 use clap::{Parser, Subcommand};
 use hence::clock::Stopwatch;
-use hence_sim::seeds::{self, Summary};
+use hence_sim::seeds::{self, Summary, Until};
 use hence_sim::world::{Fault, Options, StoryLine};
-use hence_sim::{check, history};
+use hence_sim::{check, crashes, damage, history};
 use indicatif::{ProgressBar, ProgressStyle};
+
+/// Crash states that a full run looks at, at least.
+const STATES_MIN: u64 = 200_000;
 
 #[derive(Parser)]
 #[command(name = "hence-sim", about = "Shows that Hence keeps its promises, or where it does not.")]
@@ -25,6 +28,9 @@ struct Args {
     /// Live through so many worlds, from --seed on, and tell which fail
     #[arg(long, conflicts_with_all = ["only", "steps"])]
     seeds: Option<u64>,
+    /// Stop at the first of --seeds that fails
+    #[arg(long, requires = "seeds")]
+    until_failure: bool,
     /// Of the faults that the seed draws, let only these happen
     #[arg(long, value_delimiter = ',', value_parser = fault, value_name = "FAULTS")]
     only: Option<Vec<Fault>>,
@@ -48,6 +54,12 @@ enum Command {
     },
     /// Name the faults that --only knows
     Faults,
+    /// Crash the embedded engine at every point, and damage every bit of it
+    Crashes {
+        /// Operations in the longest workload
+        #[arg(long, default_value_t = 4)]
+        operations: usize,
+    },
 }
 
 fn main() -> ExitCode {
@@ -70,7 +82,11 @@ fn run(args: Args) -> Result<bool> {
             }
             Ok(true)
         }
-        (None, Some(count)) => Ok(run_seeds(args.seed, count)),
+        (Some(Command::Crashes { operations }), _) => crash_and_damage(*operations),
+        (None, Some(count)) => {
+            let until = if args.until_failure { Until::Failure } else { Until::TheEnd };
+            Ok(run_seeds(args.seed, count, until))
+        }
         (None, None) => tell_story(&args),
     }
 }
@@ -90,6 +106,22 @@ fn check_file(path: &Path) -> Result<bool> {
     let (events, found) = (events.len(), findings.len());
     tell(&format!("{events} events, {} properties, {found} findings", check::PROPERTIES.len()));
     Ok(findings.is_empty())
+}
+
+fn crash_and_damage(operations: usize) -> Result<bool> {
+    let bar = bar(1_000, "{bar:40} {pos} workloads and files, {elapsed}");
+    let crashed = crashes::run(operations, &|| bar.inc(1))?;
+    let damaged = damage::run(1, &|| bar.inc(1))?;
+    bar.finish_and_clear();
+    let crashes::Counted { workloads, states } = crashed;
+    tell(&format!("{workloads} workloads, {states} states after a crash, none wrong"));
+    let damage::Counted { flips, cuts, refused } = damaged;
+    tell(&format!("{flips} flipped bits, {cuts} cut files: {refused} refused, none wrong"));
+    // Fewer would mean that the workloads have become too easy.
+    if operations >= 4 && states < STATES_MIN {
+        return Err(anyhow!("only {states} states; at least {STATES_MIN} are wanted"));
+    }
+    Ok(true)
 }
 
 fn tell_story(args: &Args) -> Result<bool> {
@@ -117,15 +149,11 @@ fn tell_story(args: &Args) -> Result<bool> {
     Ok(reasons.is_empty())
 }
 
-fn run_seeds(first: u64, count: u64) -> bool {
+fn run_seeds(first: u64, count: u64, until: Until) -> bool {
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    let bar = ProgressBar::new(count);
-    let style = "{bar:40} {pos}/{len} seeds, {per_sec}, {eta} left";
-    bar.set_style(
-        ProgressStyle::with_template(style).unwrap_or_else(|_| ProgressStyle::default_bar()),
-    );
+    let bar = bar(count, "{bar:40} {pos}/{len} seeds, {per_sec}, {eta} left");
     let watch = Stopwatch::start();
-    let summary = seeds::run_many(first..first + count, threads, &|| bar.inc(1));
+    let summary = seeds::run_many(first..first + count, threads, until, &|| bar.inc(1));
     bar.finish_and_clear();
     tell_summary(&summary, watch.elapsed());
     summary.failed.is_empty()
@@ -148,6 +176,12 @@ fn speed(simulated_ms: u64, took: Duration) -> String {
     let simulated = simulated_ms as f64 / 1_000.0;
     let took = took.as_secs_f64();
     format!("{simulated:.0} s simulated in {took:.2} s: {:.0} times real time", simulated / took)
+}
+
+fn bar(length: u64, style: &str) -> ProgressBar {
+    let style = ProgressStyle::with_template(style);
+    let style = style.unwrap_or_else(|_| ProgressStyle::default_bar());
+    ProgressBar::new(length).with_style(style)
 }
 
 #[expect(clippy::print_stdout, reason = "the one place that talks to the person at the terminal")]

@@ -62,8 +62,22 @@ fn judge(options: &Options, run: &Run) -> Reasons {
     reasons
 }
 
+/// How far to go.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Until {
+    /// Through all of them.
+    TheEnd,
+    /// Until one fails.
+    Failure,
+}
+
 /// Lives through many worlds on so many threads; `progress` hears of each.
-pub fn run_many(seeds: Range<u64>, threads: usize, progress: &(dyn Fn() + Sync)) -> Summary {
+pub fn run_many(
+    seeds: Range<u64>,
+    threads: usize,
+    until: Until,
+    progress: &(dyn Fn() + Sync),
+) -> Summary {
     let next = AtomicU64::new(seeds.start);
     let summary = Mutex::new(Summary::default());
     std::thread::scope(|scope| {
@@ -75,6 +89,9 @@ pub fn run_many(seeds: Range<u64>, threads: usize, progress: &(dyn Fn() + Sync))
                         return;
                     }
                     let (run, reasons) = run_one(&Options { seed, ..Options::default() });
+                    if until == Until::Failure && !reasons.is_empty() {
+                        next.store(seeds.end, Ordering::Relaxed);
+                    }
                     summary.lock().expect("nobody panics while adding").add(seed, run, reasons);
                     progress();
                 }

@@ -58,12 +58,8 @@ fn may_be_gone(
         _ => None,
     });
     let due_at = moves.fold(submit.due_at, i64::min);
-    // A retry that could not be in time is not waited for.
-    let tried = !job.deliveries.is_empty();
-    let expired = submit
-        .terms
-        .expires_ms
-        .is_some_and(|span| tried || end.wall_max >= due_at + span as i64 + kept);
+    // A retry that could not be in time is not waited for: it may end at any time after it is due.
+    let expired = submit.terms.expires_ms.is_some() && end.wall_max >= due_at;
     let taken_away = ledger.calls_about(&submit.job).any(|call| {
         let mut later = call.may_have_happened() && call.asked >= made.asked;
         later &= !std::ptr::eq(call, made);

@@ -18,6 +18,9 @@ use super::dice::Dice;
 use super::faults::Fault;
 use super::story::Story;
 
+/// How likely a late commit is to arrive at each opportunity.
+const ARRIVES: f64 = 0.2;
+
 /// How the line to the store is at the moment. A clone is the same line.
 #[derive(Clone)]
 pub(super) struct Line {
@@ -70,11 +73,23 @@ impl<S: Store> SimStore<S> {
         SimStore { inner, line, on_their_way: Mutex::default() }
     }
 
-    /// What was still on its way arrives. It is late: the engine must see to it that it does no
-    /// harm.
+    /// Some of what was still on its way arrives. It is late: the engine must see to it that it
+    /// does no harm.
     pub(super) fn arrive(&self) {
-        let late =
-            std::mem::take(&mut *self.on_their_way.lock().unwrap_or_else(PoisonError::into_inner));
+        self.arrive_if(|_| self.line.lock().dice.chance(ARRIVES));
+    }
+
+    /// What an earlier owner sent arrives at the worst moment: when its number is the next one.
+    fn arrive_before(&self, next: &[ShardBatch]) {
+        let Some(next) = next.first() else { return };
+        self.arrive_if(|late| late.epoch != next.epoch && late.sequence == next.sequence);
+    }
+
+    fn arrive_if(&self, arrives: impl Fn(&ShardBatch) -> bool) {
+        let mut waiting = self.on_their_way.lock().unwrap_or_else(PoisonError::into_inner);
+        let late: Vec<_> =
+            waiting.extract_if(.., |batches| batches.first().is_some_and(&arrives)).collect();
+        drop(waiting);
         for batches in late {
             let said = self.inner.commit(batches).now_or_never();
             self.line.story.note("store", format!("a late commit arrives: {}", verdict(said)));
@@ -82,6 +97,7 @@ impl<S: Store> SimStore<S> {
     }
 
     fn commit_somehow(&self, batches: Vec<ShardBatch>) -> Result<(), StoreError> {
+        self.arrive_before(&batches);
         let fault = self.line.draw();
         if let Some(fault) = fault {
             self.line.story.fault(fault, None);
