@@ -41,6 +41,14 @@ fn judge(ledger: &Ledger<'_>, findings: &mut Findings) {
         }
     }
     let Some(end) = ledger.last else { return };
+    for call in &ledger.calls {
+        let Verb::PutSchedule { id, .. } = call.verb else { continue };
+        let there = end.state.schedules.iter().any(|schedule| schedule.id == *id);
+        let touched = rhythm_of(ledger, id).is_none_or(|rhythm| rhythm.touched);
+        if call.succeeded_at().is_some() && !there && !touched {
+            findings.add(format!("{id} was acknowledged and is gone"));
+        }
+    }
     for schedule in &end.state.schedules {
         if let Some(rhythm) = rhythm_of(ledger, &schedule.id) {
             judge_ticks(schedule, &rhythm, end.wall, findings);

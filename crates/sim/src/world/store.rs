@@ -1,6 +1,7 @@
 //! The way to the store: the real engine behind a line that breaks before, after, or long before
 //! what was asked for is done.
 
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures::FutureExt;
@@ -66,22 +67,26 @@ pub(super) struct SimStore<S> {
     line: Line,
     /// Commits that were given up and are still on their way.
     on_their_way: Mutex<Vec<Vec<ShardBatch>>>,
+    /// The epoch of whoever committed last.
+    owner: AtomicU32,
 }
 
 impl<S: Store> SimStore<S> {
     pub(super) fn new(inner: S, line: Line) -> Self {
-        SimStore { inner, line, on_their_way: Mutex::default() }
+        SimStore { inner, line, on_their_way: Mutex::default(), owner: AtomicU32::default() }
     }
 
     /// Some of what was still on its way arrives. It is late: the engine must see to it that it
     /// does no harm.
     pub(super) fn arrive(&self) {
-        self.arrive_if(|_| self.line.lock().dice.chance(ARRIVES));
+        let owner = self.owner.load(Ordering::Relaxed);
+        self.arrive_if(|late| late.epoch.0 == owner && self.line.lock().dice.chance(ARRIVES));
     }
 
-    /// What an earlier owner sent arrives at the worst moment: when its number is the next one.
+    /// What an earlier owner sent waits for the worst moment: when its number is the next one.
     fn arrive_before(&self, next: &[ShardBatch]) {
         let Some(next) = next.first() else { return };
+        self.owner.store(next.epoch.0, Ordering::Relaxed);
         self.arrive_if(|late| late.epoch != next.epoch && late.sequence == next.sequence);
     }
 
