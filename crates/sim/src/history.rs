@@ -382,7 +382,8 @@ pub struct Tick {
 pub enum TickFate {
     /// It made the job of this number.
     Ran(u64),
-    /// It and the ticks before it, so many in all, are stood for by the next one that ran.
+    /// It and the ticks before it, so many in all, made no job: skipped, or stood for by a later
+    /// one.
     Coalesced(u64),
     /// Somebody asked for it, outside the rhythm.
     Triggered(u64),

@@ -19,7 +19,7 @@ const APPLY: &str = "crates/core/src/shard/apply.rs";
 const DISPATCH: &str = "crates/core/src/shard/dispatch.rs";
 const MANAGE: &str = "crates/core/src/shard/manage.rs";
 const SUBMIT: &str = "crates/core/src/shard/submit.rs";
-const SCHEDULES: &str = "crates/core/src/shard/schedules.rs";
+const TICKS: &str = "crates/core/src/shard/ticks.rs";
 const DRIVER: &str = "crates/hence/src/driver.rs";
 const BUILDER: &str = "crates/hence/src/builder.rs";
 const COMMIT: &str = "crates/hence/src/commit.rs";
@@ -185,16 +185,18 @@ pub(super) const MUTANTS: [Mutant; 42] = [
     sim(
         "missed-ticks-forgotten",
         "ticks that nobody saw are not accounted for",
-        SCHEDULES,
-        "if missed > 0 {",
-        "if missed > 0 && !MUTANT {",
+        TICKS,
+        "self.record_passed(now, state, passed);",
+        "if !MUTANT { self.record_passed(now, state, passed); }",
     ),
     sim(
         "every-other-tick",
         "every second tick is passed over without a word",
-        SCHEDULES,
-        "next_at: Some(every.next_after(last)),",
-        "next_at: Some(every.next_after(if MUTANT { every.next_after(last) } else { last })),",
+        TICKS,
+        "state.look_ahead();\n}",
+        "state.look_ahead();\n\
+         if let (true, Some(next)) = (MUTANT, state.progress.next_at) {\n\
+         state.progress.accounted = next;\nstate.look_ahead();\n}\n}",
     ),
     sim(
         "epoch-not-raised",

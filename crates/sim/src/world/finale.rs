@@ -7,11 +7,11 @@ use anyhow::{Result, anyhow, bail};
 use hence::Client;
 use hence_core::id::ScheduleId;
 use hence_core::job::{JobState, JobView};
+use hence_core::ledger::{Fate, OccurrenceRecord};
 use hence_core::limits::PAGE_MAX;
 use hence_core::queue::{QueueSettings, QueueView};
-use hence_core::schedule::{Fate, OccurrenceRecord};
 use hence_core::time::Timestamp;
-use hence_store::Filter;
+use hence_store::{Filter, LedgerOrder, LedgerRequest};
 
 use super::clock::sleep_ms;
 use super::producer::QUEUES;
@@ -90,11 +90,13 @@ async fn dump(client: &Client) -> Result<Final> {
         let id = state.schedule.id.clone();
         let ticks = occurrences(client, &id).await?;
         let ticks = ticks.iter().map(|record| Tick {
-            at: record.at.as_millis(),
+            at: record.last.as_millis(),
             decided_at: record.decided_at.as_millis(),
             fate: match record.fate {
-                Fate::Ran(number) => TickFate::Ran(number.0),
-                Fate::Coalesced(count) => TickFate::Coalesced(count),
+                Fate::Ran(number) | Fate::Late(number, _) | Fate::Backfilled(number) => {
+                    TickFate::Ran(number.0)
+                }
+                Fate::Coalesced | Fate::Skipped(_) => TickFate::Coalesced(record.count),
                 Fate::Triggered(number) => TickFate::Triggered(number.0),
             },
         });
@@ -105,14 +107,20 @@ async fn dump(client: &Client) -> Result<Final> {
 
 /// Every tick of a schedule, in order.
 async fn occurrences(client: &Client, id: &ScheduleId) -> Result<Vec<OccurrenceRecord>> {
-    let (mut all, mut before) = (Vec::new(), Timestamp::MAX);
+    let mut all: Vec<OccurrenceRecord> = Vec::new();
     loop {
-        let page = client.occurrences(id.clone(), before, PAGE_MAX).await?;
+        let page = client.occurrences(LedgerRequest {
+            schedule: id.clone(),
+            from: Timestamp::MIN,
+            until: Timestamp::MAX,
+            after: all.last().map(OccurrenceRecord::place),
+            order: LedgerOrder::Oldest,
+            limit: PAGE_MAX,
+        });
+        let page = page.await?;
         let more = page.len() == PAGE_MAX;
-        before = page.last().map_or(before, |oldest| oldest.at);
         all.extend(page);
         if !more {
-            all.reverse();
             return Ok(all);
         }
     }

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use hence_core::id::{QueueName, ScheduleId};
 use hence_core::job::{JobSpec, Payload, Target};
 use hence_core::queue::{QueueSettings, Rate};
-use hence_core::schedule::{Every, Schedule};
+use hence_core::schedule::{Misfire, Schedule};
 use hence_core::time::{Millis, Timestamp};
+use hence_core::when::Plan;
 
 use super::World;
 use super::clock::sleep_ms;
@@ -89,7 +90,7 @@ async fn put_schedule(world: &Arc<World>, dice: &mut Dice, id: &str) {
     template.payload = Payload { bytes: format!("tick of {id}").into(), content_type: None };
     template.timeout = Millis::new(2_000);
     template.retention = Millis::new(86_400_000);
-    let every = Every { start: Timestamp::from_millis(start), interval: Millis::new(every_ms) };
+    let plan = Plan::every(Timestamp::from_millis(start), Millis::new(every_ms));
     let queue = *dice.pick(&QUEUES);
     let (Ok(schedule_id), Ok(queue)) = (ScheduleId::new(id), QueueName::new(queue)) else {
         unreachable!("these are names");
@@ -100,7 +101,9 @@ async fn put_schedule(world: &Arc<World>, dice: &mut Dice, id: &str) {
         pulled: template.target == Target::Worker,
         ..Terms::default()
     };
-    let schedule = Schedule { id: schedule_id, every, queue, key: None, template, paused: false };
+    let misfire = *dice.pick(&[Misfire::Once, Misfire::Skip, Misfire::Last(2)]);
+    let new = Schedule::new(schedule_id, plan, template);
+    let schedule = Schedule { queue, misfire, ..new };
     let verb = Verb::PutSchedule { id: id.to_owned(), start, every_ms, terms };
     let asked = world.ask(
         NAME,
@@ -126,8 +129,8 @@ async fn touch_schedule(world: &Arc<World>, dice: &mut Dice, id: &str) {
             let id = schedule.clone();
             async move {
                 match what {
-                    0 => client.pause_schedule(id, true).await.map(drop),
-                    1 => client.pause_schedule(id, false).await.map(drop),
+                    0 => client.pause_schedule(id, "for now").await.map(drop),
+                    1 => client.resume_schedule(id).await.map(drop),
                     2 => client.remove_schedule(id).await,
                     _ => client.trigger_schedule(id).await.map(drop),
                 }

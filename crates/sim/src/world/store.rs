@@ -5,13 +5,13 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures::FutureExt;
-use hence_core::id::{Epoch, JobName, JobNumber, QueueName, ScheduleId, ShardId};
+use hence_core::id::{Epoch, JobName, JobNumber, QueueName, ShardId};
 use hence_core::job::AttemptRecord;
-use hence_core::schedule::OccurrenceRecord;
+use hence_core::ledger::OccurrenceRecord;
 use hence_core::time::Timestamp;
 use hence_store::{
-    Answer, Capabilities, ErrorKind, ListRequest, LiveJob, Page, Place, Pressure, Recovered,
-    ShardBatch, Store, StoreError, StoredJob,
+    Answer, Capabilities, ErrorKind, LedgerRequest, ListRequest, LiveJob, Page, Place, Pressure,
+    Recovered, ShardBatch, Store, StoreError, StoredJob,
 };
 use hence_store_embedded::EmbeddedStore;
 
@@ -205,11 +205,9 @@ impl<S: Store> Store for SimStore<S> {
     fn occurrences(
         &self,
         shard: ShardId,
-        schedule: ScheduleId,
-        before: Timestamp,
-        limit: usize,
+        request: LedgerRequest,
     ) -> Answer<'_, Vec<OccurrenceRecord>> {
-        self.read(move |inner| inner.occurrences(shard, schedule, before, limit))
+        self.read(move |inner| inner.occurrences(shard, request))
     }
 
     fn sweep(
