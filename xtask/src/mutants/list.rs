@@ -217,8 +217,8 @@ pub(super) const MUTANTS: [Mutant; 42] = [
         "schedules-forgotten",
         "a new life does not know its schedules",
         BUILDER,
-        "let schedules = recovered.schedules.into_iter()",
-        "let schedules = recovered.schedules.into_iter().filter(|_| !MUTANT)",
+        "recovered.schedules.into_iter().map(",
+        "recovered.schedules.into_iter().filter(|_| !MUTANT).map(",
     ),
     sim(
         "settings-forgotten",
