@@ -6,6 +6,7 @@
 
 mod list;
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -62,6 +63,9 @@ pub fn choose(number: Option<u32>) { CHOSEN.store(number.unwrap_or(0), Ordering:
 pub fn is(number: u32) -> bool { CHOSEN.load(Ordering::Relaxed) == number }
 ";
 
+/// Where that is.
+const CHOICE_IN: &str = "crates/core/src/mutant.rs";
+
 /// Where the copy asks the environment: whoever runs a node comes by here.
 const ASKED_IN: &str = "crates/hence/src/builder.rs";
 const ASKED_AT: &str = "    pub fn new(store: Arc<dyn Store>) -> Self {\n";
@@ -116,7 +120,9 @@ impl Copied {
         let copy = Copied { tree: base.join("tree"), target: base.join("target") };
         let listed = ["ls-files", "--cached", "--others", "--exclude-standard"];
         let listed = Command::new("git").args(listed).current_dir(root).output()?;
-        for path in String::from_utf8_lossy(&listed.stdout).lines() {
+        let listed = String::from_utf8_lossy(&listed.stdout);
+        copy.remove_all_but(&listed)?;
+        for path in listed.lines() {
             let Ok(bytes) = fs::read(root.join(path)) else { continue };
             let bytes = match String::from_utf8(bytes) {
                 Ok(text) => changed(path, text)?.into_bytes(),
@@ -124,13 +130,31 @@ impl Copied {
             };
             copy.write(path, &bytes)?;
         }
-        copy.write("crates/core/src/mutant.rs", CHOICE.as_bytes())?;
+        copy.write(CHOICE_IN, CHOICE.as_bytes())?;
         let target = copy.target.display().to_string();
         let sim = ["build", "--profile", "sim", "--package", "hence-sim", "--target-dir", &target];
         run::stream(&mut cargo(&copy.tree, &sim))?;
         // Built before, so that the deadline is the suite's own.
         run::stream(copy.library().arg("--no-run"))?;
         Ok(copy)
+    }
+
+    /// What is no longer in the repository goes from the copy too.
+    fn remove_all_but(&self, listed: &str) -> Result<()> {
+        let kept: BTreeSet<PathBuf> = listed.lines().map(|path| self.tree.join(path)).collect();
+        let mut dirs = vec![self.tree.clone()];
+        while let Some(dir) = dirs.pop() {
+            let Ok(entries) = fs::read_dir(&dir) else { continue };
+            for entry in entries {
+                let path = entry?.path();
+                if path.is_dir() {
+                    dirs.push(path);
+                } else if !kept.contains(&path) && !path.ends_with(CHOICE_IN) {
+                    fs::remove_file(&path)?;
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Writes only what is new, so that only that is built again.
