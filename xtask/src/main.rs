@@ -3,6 +3,8 @@
 
 mod agree;
 mod docs;
+mod mutants;
+mod record;
 mod report;
 mod run;
 mod test;
@@ -26,6 +28,8 @@ Commands:
   tidy --rules                        Name the rules
   docs                                Write the generated documents under docs/reference
   docs --check                        Compare them with what the code says
+  mutants [NAME]...                   Make deliberate faults and see that the suites notice
+  mutants --list                      Name the faults
 ";
 
 fn main() -> ExitCode {
@@ -55,6 +59,7 @@ fn dispatch(args: &[String]) -> Result<bool> {
         }
         ["docs"] => docs::command(&root, docs::Mode::Write),
         ["docs", "--check"] => docs::command(&root, docs::Mode::Check),
+        ["mutants", rest @ ..] => mutants::command(&root, rest),
         [] | ["help" | "--help" | "-h"] => {
             print!("{USAGE}");
             Ok(true)

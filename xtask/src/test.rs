@@ -17,6 +17,9 @@ use crate::{docs, tidy};
 /// How long one example may run: each is meant to show its point in a few seconds.
 const EXAMPLE_DEADLINE: Duration = Duration::from_mins(1);
 
+/// Worlds that are lived through: a minute or two.
+const SIM_SEEDS: u32 = 2_000;
+
 /// Programs that a step needs, and the Debian package that brings them.
 const PROGRAMS: [(&str, &str); 1] = [("git", "git")];
 
@@ -43,12 +46,13 @@ struct Setup {
 }
 
 /// Every step, in the order they are run: what fails fast comes first.
-const STEPS: [Row; 9] = [
+const STEPS: [Row; 10] = [
     Row { name: "tools", what: "what the other steps need; installs what is missing", run: tools },
     Row { name: "fmt", what: "cargo fmt --check", run: fmt },
     Row { name: "tidy", what: "the text lint of this repository", run: tidy_step },
     Row { name: "clippy", what: "cargo clippy on everything; warnings are errors", run: clippy },
     Row { name: "test", what: "all tests: unit, doc, conformance, model, end to end", run: tests },
+    Row { name: "sim", what: "simulated worlds with faults, and crashes of the engine", run: sim },
     Row { name: "doc", what: "cargo doc; warnings are errors", run: doc },
     Row {
         name: "generated",
@@ -180,6 +184,16 @@ fn tests(setup: &Setup) -> Result<Done> {
         ))
     };
     Ok(Done { ended, tests })
+}
+
+/// In a profile of its own: optimised, with every assertion in place.
+fn sim(setup: &Setup) -> Result<Done> {
+    let seeds = SIM_SEEDS.to_string();
+    let args = ["run", "--profile", "sim", "--package", "hence-sim", "--", "--seeds", &seeds];
+    run::stream(&mut cargo(&setup.root, &args))?;
+    let args = ["run", "--profile", "sim", "--package", "hence-sim", "--", "crashes"];
+    run::stream(&mut cargo(&setup.root, &args))?;
+    Ok(Done::with(Ended::Passed))
 }
 
 fn doc(setup: &Setup) -> Result<Done> {

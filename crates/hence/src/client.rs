@@ -19,6 +19,7 @@ use hence_core::time::{Millis, Timestamp};
 use hence_core::when::Forecast;
 use hence_store::{Capabilities, Cursor, Filter, LedgerRequest, ListRequest, Pressure, Store};
 
+use crate::chance::Chance;
 use crate::clock::Clock;
 use crate::error::Error;
 use crate::mailbox::{LeaseCall, Mailbox};
@@ -39,6 +40,7 @@ pub(crate) struct Inner {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) watchers: Arc<Watchers>,
+    pub(crate) chance: Chance,
 }
 
 /// A job that was scheduled, or stood already.
@@ -166,7 +168,8 @@ impl Client {
 
     fn submission(&self, job: NewJob) -> Result<Request, Error> {
         let now = self.now();
-        Ok(Request::Submit(Box::new(job.into_submission(now, crate::mailbox::draw_id)?)))
+        let submission = job.into_submission(now, |now| self.inner.chance.id(now))?;
+        Ok(Request::Submit(Box::new(submission)))
     }
 
     /// Shows a job.
@@ -338,7 +341,7 @@ impl Client {
     /// The job is not done.
     pub async fn nack(&self, token: Token, how: Nack, reason: Option<&str>) -> Result<(), Error> {
         let reason = reason.map(Arc::from);
-        let random = rand::random();
+        let random = self.inner.chance.word();
         done(self.inner.mailbox.ask(Request::Nack { token, reason, how, random }).await?)
     }
 

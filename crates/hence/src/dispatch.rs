@@ -1,6 +1,6 @@
 //! Carries out deliveries: one task each, which can be stopped by its token.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use hence_core::effect::Delivery;
@@ -8,7 +8,6 @@ use hence_core::id::Token;
 use hence_core::input::Report;
 use hence_core::job::Target as Where;
 use hence_delivery::Target;
-use hence_delivery::http::HttpSender;
 use hence_delivery::local::Handlers;
 use tokio::runtime::Handle;
 use tokio::task::AbortHandle;
@@ -20,14 +19,14 @@ use crate::mailbox::{Mailbox, Message};
 pub(crate) struct Dispatch {
     runtime: Handle,
     mailbox: Mailbox,
-    http: HttpSender,
+    http: Arc<dyn Target>,
     handlers: Handlers,
     running: Mutex<Running>,
 }
 
 #[derive(Default)]
 struct Running {
-    by_token: HashMap<Token, AbortHandle>,
+    by_token: BTreeMap<Token, AbortHandle>,
     /// Nothing is started any more: what comes is given back.
     closed: bool,
 }
@@ -36,7 +35,7 @@ impl Dispatch {
     pub(crate) fn new(
         runtime: Handle,
         mailbox: Mailbox,
-        http: HttpSender,
+        http: Arc<dyn Target>,
         handlers: Handlers,
     ) -> Self {
         Dispatch { runtime, mailbox, http, handlers, running: Mutex::default() }
@@ -77,7 +76,7 @@ impl Dispatch {
     pub(crate) fn give_all_back(&self) {
         let mut running = self.lock();
         running.closed = true;
-        for (token, task) in running.by_token.drain() {
+        for (token, task) in std::mem::take(&mut running.by_token) {
             task.abort();
             drop(self.mailbox.send(Message::Delivered(token, Report::Released)));
         }

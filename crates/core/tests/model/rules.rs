@@ -399,6 +399,8 @@ impl Model {
     /// Every schedule whose time has come makes one job, for the last tick that has passed.
     pub(crate) fn tick(&mut self) {
         let now = self.now;
+        // The clock may have been set back.
+        self.ticks_from = self.ticks_from.min(now + 1_000);
         if self.draining || self.full || self.ticks_from > now {
             return;
         }

@@ -175,6 +175,19 @@ fn a_full_store_holds_ticks_back_and_loses_none() {
 }
 
 #[test]
+fn a_clock_set_back_after_a_full_store_does_not_stop_the_ticks() {
+    let mut world = world();
+    world.put_schedule(schedule("s", 1_000, 1_000));
+    world.feed(Input::StoreFull(true));
+    world.at(600_500);
+    world.feed(Input::StoreFull(false));
+    world.at(500);
+    world.put_schedule(schedule("t", 1_000, 1_000));
+    world.run_to(3_500);
+    assert_eq!(world.schedule("t").ticked, 3);
+}
+
+#[test]
 fn ticks_come_through_a_tiny_window() {
     let mut world = tiny(1);
     world.put_schedule(schedule("s", 100, 100));
