@@ -241,7 +241,8 @@ fn submit(rng: &mut Rng, names: &Names) -> Step {
         retry,
         timeout: ms(*rng.pick(&[10, 1_000, 30_000])),
         expires_after: expires.then(|| ms(*rng.pick(&[1, 100, 2_000]))),
-        retention: if rng.one_in(3) { Millis::ZERO } else { ms(10_000_000_000) },
+        // Longer than any history: ledgers make some last for months.
+        retention: if rng.one_in(3) { Millis::ZERO } else { ms(300_000_000_000) },
         key_on_failure: *rng.pick(&[
             KeyOnFailure::Block,
             KeyOnFailure::Block,
