@@ -164,12 +164,13 @@ fn clippy(setup: &Setup) -> Result<Done> {
 }
 
 fn tests(setup: &Setup) -> Result<Done> {
+    let failing = run::failing_binary(&setup.root)?;
     let binary = run::hence_binary(&setup.root)?;
-    let args = ["test", "--workspace", "--all-features", "--no-fail-fast"];
+    // Without features: what is tested is what is released, and fail points are none of it.
+    let args = ["test", "--workspace", "--no-fail-fast"];
     let mut command = cargo(&setup.root, &args);
-    // The end-to-end tests start this binary; without the variable they look in the target
-    // directory.
-    command.env("HENCE_BIN", binary);
+    // The end-to-end tests start these binaries; without the variables they build them.
+    command.env("HENCE_BIN", binary).env("HENCE_FAIL_BIN", failing);
     let (well, tests) = run::stream_tests(&mut command)?;
     let ended = if well {
         Ended::Passed

@@ -20,6 +20,7 @@ use clap::Parser;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
+    hence_fail::arm();
     let cli = args::Cli::parse();
     let output = output::Output::new(&cli.global);
     match commands::run(cli, &output) {

@@ -13,6 +13,7 @@ use hence_core::shard::{Config as ShardConfig, Shard, Snapshot};
 use hence_core::time::Timestamp;
 use hence_delivery::http::HttpSender;
 use hence_delivery::local::{HandlerFn, Handlers};
+use hence_fail::{Point, reach};
 use hence_store::{LiveJob, Recovered, Store, StoreError};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -184,9 +185,11 @@ impl Builder {
     pub async fn start(self) -> Result<Hence, Error> {
         let node = WorkerName::new(&self.node)?;
         let epoch = self.store.acquire(SHARD, self.node.clone()).await?;
+        reach(Point::StartAcquired);
         let recovered = self.store.recover(SHARD).await?;
         let config = shard_config(node, &self.config);
         let shard = Shard::recover(SHARD, epoch, config, snapshot(recovered));
+        reach(Point::StartRecovered);
         let (mailbox, inbox) = Mailbox::new();
         let watchers = Arc::new(Watchers::default());
         let runtime = Handle::current();
@@ -285,6 +288,7 @@ impl Hence {
     /// back what is left, makes everything durable, and ends the threads. A job given back is
     /// delivered again by the next start.
     pub async fn shutdown(self, grace: Duration) {
+        reach(Point::StopDrain);
         let (done, mut drained) = oneshot::channel();
         if self.mailbox.send(Message::Drain(done)).is_ok()
             && timeout(grace, &mut drained).await.is_err()
@@ -293,9 +297,11 @@ impl Hence {
             // The driver hears of each; when it has stopped, there is nothing to wait for.
             self.or_over(drained).await;
         }
+        reach(Point::StopDrained);
         drop(self.mailbox.send(Message::Stop));
         let ended = self.join_threads();
         self.or_over(ended).await;
+        reach(Point::StopRelease);
         if let Err(error) = self.store.release(SHARD, self.epoch).await {
             tracing::warn!(%error, "could not give the shard up");
         }

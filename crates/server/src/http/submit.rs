@@ -9,6 +9,7 @@ use hence_core::effect::Submitted;
 use hence_core::error::Rejection;
 use hence_core::limits::SUBMIT_BATCH_MAX;
 use hence_core::time::Timestamp;
+use hence_fail::{Point, reach};
 use http::{HeaderMap, StatusCode};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -117,7 +118,10 @@ pub(crate) async fn submit(State(app): State<App>, request: Request) -> Result<R
     }
     let job = body::parse::<JobIn<'_>>(text)?;
     let repeat = repeat.map(|key| Idempotency { key, fingerprint: body::fingerprint(&bytes) });
-    let added = app.client.add(job.into_new_job(app.client.now(), repeat)?).await?;
+    let job = job.into_new_job(app.client.now(), repeat)?;
+    reach(Point::HttpSubmit);
+    let added = app.client.add(job).await?;
+    reach(Point::HttpSubmitted);
     Ok(app::json(status_of(&added), &AddedOut::from(&added)))
 }
 
