@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use bytes::Bytes;
+use hence_core::when::Problem;
 use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, DATE, USER_AGENT};
 use http::{HeaderValue, Method, Request, Response, StatusCode, Uri};
 use http_body_util::{BodyExt, Full, Limited};
@@ -18,7 +19,7 @@ use serde_json::Value;
 
 use crate::args::Global;
 use crate::clock;
-use crate::failure::{Exit, Failure};
+use crate::failure::{Exit, Failure, Unread};
 
 /// An answer larger than this is not ours: a page of a thousand payloads would not fit a terminal
 /// either.
@@ -315,6 +316,7 @@ fn problem(status: StatusCode, body: &[u8]) -> Failure {
     let mut failure =
         Failure::new(exit, message.unwrap_or_else(|| format!("the server answered {status}")));
     failure.field = text("field");
+    failure.unread = unread(&document);
     // The server speaks of the query; whoever types has flags.
     let fix = text("fix");
     failure.fix = fix.map(|fix| fix.replace("?queue=", "--queue").replace("?key=", "--key"));
@@ -323,6 +325,22 @@ fn problem(status: StatusCode, body: &[u8]) -> Failure {
             Some("give the server's token with --token, --token-file or HENCE_TOKEN".to_owned());
     }
     failure
+}
+
+/// The text that the server did not understand, when that is what it says.
+fn unread(document: &Value) -> Option<Box<Unread>> {
+    let text = |name: &str| document.get(name)?.as_str();
+    let number = |name: &str| usize::try_from(document.get(name)?.as_u64()?).ok();
+    let (what, given) = (text("field")?, text("text")?);
+    let message = text("detail")?;
+    let message = message.split_once(" is not understood: ").map_or(message, |(_, why)| why);
+    // The server counts characters, the core bytes.
+    let bytes = |place: usize| given.char_indices().nth(place).map_or(given.len(), |(at, _)| at);
+    let candidates = document.get("candidates").and_then(Value::as_array);
+    let candidates = candidates.into_iter().flatten().filter_map(Value::as_str);
+    let problem = Problem::new(bytes(number("start")?)..bytes(number("end")?), message);
+    let (what, text) = (what.to_owned(), given.to_owned());
+    Some(Box::new(Unread { what, text, problem: problem.or(candidates) }))
 }
 
 /// The innermost cause: `connection refused` says more than `client error (Connect)`.
@@ -389,6 +407,14 @@ mod tests {
         assert_eq!(
             (failure.field.as_deref(), failure.fix.as_deref()),
             (Some("in"), Some("write 5s"))
+        );
+        let body = r#"{"detail":"at is not understood: of what?","field":"at","text":"é 7",
+            "start":2,"end":3,"candidates":["in 7 minutes"]}"#;
+        let failure = problem(StatusCode::UNPROCESSABLE_ENTITY, body.as_bytes());
+        let unread = failure.unread.expect("the text is shown");
+        assert_eq!(
+            unread.problem.render(&unread.text),
+            "  é 7\n    ^ of what?\n  try: in 7 minutes\n"
         );
         let failure = problem(StatusCode::UNAUTHORIZED, b"");
         assert!(failure.fix.is_some_and(|fix| fix.contains("HENCE_TOKEN")));

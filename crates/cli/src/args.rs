@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::commands::{
-    act, add, completions, demo, docs, doctor, jobs, queues, schedules, serve, show, store,
-    version, watch, work,
+    act, add, completions, demo, docs, doctor, jobs, next, queues, reschedule, schedules, serve,
+    show, store, version, watch, work,
 };
 
 /// Durable scheduling of future work: a job scheduled is a job done.
@@ -88,6 +88,9 @@ pub(crate) enum Command {
     /// Make waiting jobs due at once: one by id, or all that match
     #[command(after_help = act::RUN_EXAMPLES)]
     Run(act::Act),
+    /// Give a waiting job another time
+    #[command(after_help = reschedule::EXAMPLES)]
+    Reschedule(reschedule::Reschedule),
     /// Give dead jobs all their attempts again: one by id, or all that match
     #[command(after_help = act::REPLAY_EXAMPLES)]
     Replay(act::Act),
@@ -97,6 +100,9 @@ pub(crate) enum Command {
     /// List schedules; put, pause, trigger and remove them
     #[command(after_help = schedules::EXAMPLES)]
     Schedules(schedules::Schedules),
+    /// Show what a time is understood as, and when it comes; needs no server
+    #[command(after_help = next::EXAMPLES)]
+    Next(Box<next::Next>),
     /// Run a command for each job of some queues
     #[command(after_help = work::EXAMPLES)]
     Work(work::Work),
@@ -127,6 +133,8 @@ const EXAMPLES: &str = "\
 Examples:
   hence serve                                        run a server here
   hence add https://example.com/hook --in 5m         POST there in five minutes
+  hence add https://example.com/hook --at '7pm tomorrow' --tz Europe/Paris
+  hence next 'every weekday at 9am'                  what a time means, and when it comes
   hence add --worker --queue mail --payload hello    work for whoever pulls from `mail`
   hence work mail -- ./send-mail                     run a program for each job of `mail`
   hence watch                                        all queues, live
@@ -159,6 +167,10 @@ mod tests {
             "hence add --worker --queue mail --payload hi --key user:1 --id x --on-conflict keep",
             "hence add --handler thumbnails --at 2030-01-01T00:00:00Z",
             "hence add --many jobs.jsonl",
+            "hence add http://a/ --at tomorrow --tz Europe/Paris",
+            "hence next @daily --tz Europe/Paris --count 10 --json",
+            "hence next @daily @hourly --dialect unix --gap skip --fold both --exclude 2026-12-25",
+            "hence reschedule abc --queue mail --at noon --tz UTC",
             "hence show abc --queue mail --key k",
             "hence cancel abc",
             "hence cancel --queue mail --state scheduled --yes",
@@ -190,6 +202,13 @@ mod tests {
             "hence add http://a/ --payload a --payload-file b",
             "hence add http://a/ --on-conflict explode",
             "hence jobs --state sleeping",
+            "hence next",
+            "hence next @daily --count 0",
+            "hence next @daily --count 1001",
+            "hence next @daily --dialect klingon",
+            "hence reschedule abc",
+            "hence reschedule abc --at noon --in 5m",
+            "hence add http://a/ --tz UTC",
             "hence show",
             "hence cancel",
             "hence cancel abc --state dead",

@@ -2,6 +2,8 @@
 
 use std::process::ExitCode;
 
+use hence_core::when::Problem;
+
 /// A command's end that is not a success: what happened, and what would help.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Failure {
@@ -13,6 +15,19 @@ pub(crate) struct Failure {
     pub(crate) field: Option<String>,
     /// What to do about it.
     pub(crate) fix: Option<String>,
+    /// The text that was not understood, shown with the place.
+    pub(crate) unread: Option<Box<Unread>>,
+}
+
+/// A text that was not understood.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Unread {
+    /// What the text is for.
+    pub(crate) what: String,
+    /// The text.
+    pub(crate) text: String,
+    /// Where, why, and what could have been meant.
+    pub(crate) problem: Problem,
 }
 
 /// The exit codes, all of them. `docs/reference/exit-codes.md` is compared with this by a test.
@@ -61,7 +76,7 @@ impl From<Exit> for ExitCode {
 impl Failure {
     /// A failure with this code.
     pub(crate) fn new(exit: Exit, message: impl Into<String>) -> Self {
-        Failure { exit, message: message.into(), field: None, fix: None }
+        Failure { exit, message: message.into(), field: None, fix: None, unread: None }
     }
 
     /// Refused, or failed.
@@ -72,6 +87,15 @@ impl Failure {
     /// A file or stream could not be read or written; `what` names it and what was tried.
     pub(crate) fn io(what: impl std::fmt::Display, error: &std::io::Error) -> Self {
         Self::new(Exit::Io, format!("{what}: {error}"))
+    }
+
+    /// A text was not understood; `what` names the flag or the field.
+    pub(crate) fn not_understood(exit: Exit, what: &str, text: &str, problem: Problem) -> Self {
+        let message = format!("{what} is not understood: {}", problem.message);
+        let mut failure = Self::new(exit, message);
+        let (what, text) = (what.to_owned(), text.to_owned());
+        failure.unread = Some(Box::new(Unread { what, text, problem }));
+        failure
     }
 
     /// The answer was not one this version understands.

@@ -14,6 +14,21 @@ use crate::failure::Failure;
 /// More than the server accepts: what is larger need not be read to the end.
 const PAYLOAD_READ_MAX: u64 = 16 * 1024 * 1024;
 
+/// When the job is due.
+#[derive(Debug, Clone, Args)]
+#[group(skip)]
+pub(crate) struct DueFlags {
+    /// When it is due: "7pm tomorrow", RFC 3339 or Unix time [default: now]
+    #[arg(long, value_name = "TIME", conflicts_with = "in")]
+    pub(crate) at: Option<String>,
+    /// How long from now it is due: 5s, 1h30m, "2 days"
+    #[arg(long, value_name = "SPAN")]
+    pub(crate) r#in: Option<String>,
+    /// The zone in which the time is read: Europe/Paris [default: the server's]
+    #[arg(long, alias = "zone", value_name = "ZONE", requires = "when")]
+    pub(crate) tz: Option<String>,
+}
+
 /// Where the job goes.
 #[derive(Debug, Clone, Args)]
 #[group(skip)]
@@ -126,6 +141,15 @@ pub(crate) enum OnUnknown {
     Retry,
     /// Set it aside for a person
     Park,
+}
+
+impl DueFlags {
+    /// Puts them into a request.
+    pub(crate) fn add_to(&self, job: &mut Map<String, Value>) {
+        put(job, "at", self.at.as_ref());
+        put(job, "in", self.r#in.as_ref());
+        put(job, "zone", self.tz.as_ref());
+    }
 }
 
 impl TargetFlags {

@@ -232,7 +232,17 @@ fn painted(on: bool, tone: Tone, text: &str) -> String {
 
 fn failure_text(failure: &Failure, colour: bool) -> String {
     use std::fmt::Write as _;
-    let mut text = format!("{} {}", painted(colour, Tone::Bad, "error:"), failure.message);
+    let label = painted(colour, Tone::Bad, "error:");
+    if let Some(unread) = &failure.unread {
+        let shown = unread.problem.render(&unread.text);
+        let mut text = format!("{label} {} is not understood\n{}", unread.what, shown.trim_end());
+        // What could have been meant is the fix, when it is known.
+        if let (true, Some(fix)) = (unread.problem.candidates.is_empty(), &failure.fix) {
+            let _ = write!(text, "\n{} {fix}", painted(colour, Tone::Good, "fix:"));
+        }
+        return text;
+    }
+    let mut text = format!("{label} {}", failure.message);
     if let Some(field) = &failure.field {
         let _ = write!(text, " (field {field})");
     }
@@ -247,6 +257,7 @@ fn failure_json(failure: &Failure) -> Value {
         "error": failure.message,
         "field": failure.field,
         "fix": failure.fix,
+        "candidates": failure.unread.as_ref().map(|unread| &unread.problem.candidates),
         "exit_code": failure.exit.code(),
     })
 }
@@ -254,6 +265,7 @@ fn failure_json(failure: &Failure) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use hence_core::when::Problem;
 
     #[test]
     fn a_failure_names_field_and_fix() {
@@ -267,5 +279,20 @@ mod tests {
         );
         assert!(failure_text(&failure, true).starts_with("\x1b[31merror:\x1b[0m "));
         assert_eq!(failure_json(&failure)["exit_code"], 1);
+    }
+
+    #[test]
+    fn what_was_not_understood_is_shown_with_its_place() {
+        let problem =
+            Problem::new(4..11, "\"tomorow\" is not understood here").or(["7pm tomorrow"]);
+        let failure = Failure::not_understood(Exit::Refused, "at", "7pm tomorow", problem);
+        assert_eq!(
+            failure_text(&failure, false),
+            "error: at is not understood\n  7pm tomorow\n      ^^^^^^^ \"tomorow\" is not \
+             understood here\n  try: 7pm tomorrow"
+        );
+        let shown = failure_json(&failure);
+        assert_eq!(shown["error"], "at is not understood: \"tomorow\" is not understood here");
+        assert_eq!(shown["candidates"], json!(["7pm tomorrow"]));
     }
 }

@@ -41,6 +41,12 @@ pub(crate) fn refusal(answer: &Value) -> Option<String> {
         // Writing to a string cannot fail.
         let _ = write!(words, " (field {field})");
     }
+    let candidates = problem.get("candidates").and_then(Value::as_array);
+    let candidates: Vec<&str> =
+        candidates.into_iter().flatten().filter_map(Value::as_str).collect();
+    if !candidates.is_empty() {
+        let _ = write!(words, "; try: {}", candidates.join(" | "));
+    }
     Some(words)
 }
 
@@ -71,6 +77,14 @@ pub(crate) struct Job {
     pub(crate) lease: Option<Lease>,
     #[serde(default)]
     pub(crate) finish: Option<Finish>,
+    #[serde(default)]
+    pub(crate) understood: Option<Understood>,
+}
+
+/// What was understood by a time in words.
+#[derive(Debug, Clone, Deserialize)]
+pub(crate) struct Understood {
+    pub(crate) words: String,
 }
 
 /// The end of a job.
@@ -93,6 +107,8 @@ pub(crate) struct Accepted {
     pub(crate) due_at: i64,
     #[serde(default)]
     pub(crate) how: String,
+    #[serde(default)]
+    pub(crate) understood: Option<Understood>,
 }
 
 impl Accepted {

@@ -10,6 +10,7 @@ use hence_core::job::{
 };
 use hence_core::retry::RetryPolicy;
 use hence_core::time::{Millis, Timestamp};
+use hence_core::when::{Problem, Zone, parse_instant};
 use serde::Serialize;
 use sha1::{Digest, Sha1};
 
@@ -139,6 +140,27 @@ impl NewJob {
     pub fn at(mut self, due_at: Timestamp) -> Self {
         self.due = Due::At(due_at);
         self
+    }
+
+    /// Due when these words say: `7pm tomorrow`, `next friday at 9am`, `2026-12-24 18:00`. The
+    /// time is that of the [client](crate::Client::now); the zone is for what names none itself.
+    ///
+    /// ```
+    /// use hence::core::time::Timestamp;
+    /// use hence::core::when::Zone;
+    /// use hence::{Due, NewJob};
+    ///
+    /// # fn main() -> Result<(), hence::core::when::Problem> {
+    /// let now = Timestamp::from_millis(1_772_638_200_000); // Wednesday 2026-03-04 15:30 UTC
+    /// let paris = Zone::named("Europe/Paris")?;
+    /// let job = NewJob::worker().at_words("7pm tomorrow", now, &paris)?;
+    /// assert_eq!(job.due, Due::At(Timestamp::from_millis(1_772_733_600_000)));
+    /// assert!(NewJob::worker().at_words("friday at 3", now, &paris).is_err());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn at_words(self, text: &str, now: Timestamp, zone: &Zone) -> Result<Self, Problem> {
+        Ok(self.at(parse_instant(text, now, zone)?.instant))
     }
 
     /// Due so long from now.

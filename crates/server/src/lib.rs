@@ -17,8 +17,21 @@ mod nearest;
 pub mod serve;
 pub mod telemetry;
 
+use hence_core::time::Timestamp;
+use hence_core::when::{Drafted, Understood};
+
 pub use config::Config;
 pub use serve::{ServeError, Server};
+
+/// The next `count` ticks of a plan, in the form of `POST /v1/schedules/preview`.
+pub fn preview_json(drafted: &Drafted, from: Timestamp, count: usize) -> serde_json::Value {
+    serde_json::json!(http::types::plan::PreviewOut::new(drafted, from, count))
+}
+
+/// What was understood by a moment, in the form in which answers about jobs say it back.
+pub fn understood_json(moment: &Understood) -> serde_json::Value {
+    serde_json::json!({"understood": http::types::due::UnderstoodOut::from(moment)})
+}
 
 /// The OpenAPI document of the API, as kept in `docs/reference/openapi.json`.
 pub fn openapi_json() -> String {

@@ -42,6 +42,8 @@ pub const HTTP2_RESETS_MAX: usize = 64;
 pub const INLINE_BYTES_MAX: usize = 16 * 1024;
 /// Rows of a page when the request does not say.
 pub const PAGE_DEFAULT: usize = 100;
+/// Ticks of a preview when the request does not say: enough to see the rhythm.
+pub const PREVIEW_TICKS_DEFAULT: usize = 5;
 /// Jobs handed out when a worker does not say how many: the safe number for one that works alone.
 pub const LEASE_JOBS_DEFAULT: u32 = 1;
 /// Queues with metrics of their own; the rest share the label `other`. Each costs about forty

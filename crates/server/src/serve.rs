@@ -90,6 +90,7 @@ impl Server {
             guard: Guard::new(config.token.as_ref().map(crate::config::Secret::expose)),
             drain,
             bounds,
+            zone: config.zone.clone(),
             openapi: openapi::text().into(),
             queue_edits: tokio::sync::Mutex::new(()),
         });

@@ -12,7 +12,7 @@ use serde_json::value::RawValue;
 use crate::api::{Api, Path};
 use crate::clock;
 use crate::failure::{Exit, Failure};
-use crate::job_flags::{JobFlags, TargetFlags, put};
+use crate::job_flags::{DueFlags, JobFlags, TargetFlags, put};
 use crate::output::{Output, Tone};
 use crate::wire::{self, Accepted};
 use crate::words;
@@ -20,6 +20,7 @@ use crate::words;
 pub(crate) const EXAMPLES: &str = "\
 Examples:
   hence add https://example.com/hook --in 5m --payload '{\"user\": 7}'
+  hence add https://example.com/hook --at '7pm tomorrow' --tz Europe/Paris
   hence add https://example.com/hook --at 2030-01-01T09:00:00Z -H 'Authorization: Bearer x'
   hence add --worker --queue mail --key user:7 --id welcome --payload-file letter.txt
   hence add --handler thumbnails --retry-attempts 3 --retry-fixed 10s
@@ -34,18 +35,15 @@ const REFUSALS_SHOWN: u64 = 20;
 
 #[derive(Debug, Args)]
 #[command(group(ArgGroup::new("what").required(true).args(["url", "worker", "handler", "many"])))]
+#[command(group(ArgGroup::new("when").args(["at", "in"])))]
 pub(crate) struct Add {
     #[command(flatten)]
     target: TargetFlags,
     /// Schedule every job of this file: one JSON object a line; - is stdin
     #[arg(long, value_name = "FILE")]
     many: Option<PathBuf>,
-    /// When it is due: RFC 3339 or Unix time [default: now]
-    #[arg(long, value_name = "TIME", conflicts_with = "in")]
-    at: Option<String>,
-    /// How long from now it is due: 5s, 1h30m, 2 days
-    #[arg(long, value_name = "SPAN")]
-    r#in: Option<String>,
+    #[command(flatten)]
+    due: DueFlags,
     /// The queue it goes to [default: default]
     #[arg(long, value_name = "QUEUE")]
     queue: Option<String>,
@@ -94,13 +92,15 @@ pub(crate) async fn run(add: Add, api: &Api, output: &Output) -> Result<(), Fail
     output.line(&job.id)?;
     let due = words::due(job.due_at, clock::now_ms());
     output.say(format_args!("{} {}: due {due}", job.name_words(), job.how));
+    if let Some(understood) = &job.understood {
+        output.say(format_args!("understood as {}", understood.words));
+    }
     Ok(())
 }
 
 fn request(add: &Add) -> Result<Value, Failure> {
     let mut job = add.job.json(&add.target)?;
-    put(&mut job, "at", add.at.as_ref());
-    put(&mut job, "in", add.r#in.as_ref());
+    add.due.add_to(&mut job);
     put(&mut job, "queue", add.queue.as_ref());
     put(&mut job, "key", add.key.as_ref());
     put(&mut job, "id", add.id.as_ref());

@@ -7,7 +7,9 @@ pub(crate) mod demo;
 pub(crate) mod docs;
 pub(crate) mod doctor;
 pub(crate) mod jobs;
+pub(crate) mod next;
 pub(crate) mod queues;
+pub(crate) mod reschedule;
 pub(crate) mod schedules;
 pub(crate) mod serve;
 mod serve_flags;
@@ -29,6 +31,7 @@ pub(crate) fn run(cli: Cli, output: &Output) -> Result<(), Failure> {
     let Cli { global, command } = cli;
     match command {
         Command::Serve(serve) => serve::run(*serve, output),
+        Command::Next(next) => next::run(&next, output),
         Command::Completions(completions) => completions::run(&completions, output),
         Command::Docs(docs) => docs::run(&docs, output),
         command => wait_for(ask(command, &global, output)),
@@ -50,6 +53,7 @@ async fn ask(command: Command, global: &Global, output: &Output) -> Result<(), F
         Command::Cancel(act) => act::run(act, act::Verb::Cancel, api, output).await,
         Command::Run(act) => act::run(act, act::Verb::Run, api, output).await,
         Command::Replay(act) => act::run(act, act::Verb::Replay, api, output).await,
+        Command::Reschedule(moved) => reschedule::run(moved, api, output).await,
         Command::Queues(queues) => queues::run(queues, api, output).await,
         Command::Schedules(schedules) => schedules::run(schedules, api, output).await,
         Command::Work(work) => work::run(work, api, output).await,
@@ -57,6 +61,7 @@ async fn ask(command: Command, global: &Global, output: &Output) -> Result<(), F
         Command::Doctor(doctor) => doctor::run(doctor, api, output).await,
         Command::Version(version) => version::run(version, api, output).await,
         Command::Serve(_)
+        | Command::Next(_)
         | Command::Completions(_)
         | Command::Docs(_)
         | Command::Store(_)

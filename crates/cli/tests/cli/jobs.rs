@@ -83,7 +83,8 @@ fn many_jobs_come_from_a_file_and_bad_lines_are_named() {
     assert_eq!(output.status.code(), Some(1));
     let said = text(&output.stderr);
     assert!(
-        said.contains("line 3: in must be a span") && said.contains("2 jobs accepted, 1 refused"),
+        said.contains("line 3: in is not understood")
+            && said.contains("2 jobs accepted, 1 refused"),
         "{said}"
     );
 }
@@ -99,7 +100,7 @@ fn refusals_and_absences_have_their_exit_codes() {
         assert!(output.stdout.is_empty(), "{arguments:?} printed data");
     };
     check(&["add", "ftp://nowhere"], 1, "(field target.http.url)");
-    check(&["add", "http://a/", "--in", "soon"], 1, "(field in)");
+    check(&["add", "http://a/", "--in", "soon"], 1, "in is not understood\n  soon\n  ^^^^ ");
     check(&["add", "http://a/", "--in", "soon", "--json"], 1, "\"field\":\"in\"");
     check(&["show", "nothing"], 3, "fix: ");
     check(&["schedules", "show", "nothing"], 3, "no such schedule");

@@ -8,4 +8,5 @@ mod help;
 mod jobs;
 mod serve;
 mod support;
+mod times;
 mod work;

@@ -106,11 +106,15 @@ impl Shard {
                 }
                 (None, None) => Subject::Absent,
             };
-            self.decide(now, ticket, request, subject);
+            // It was admitted when it came; the queue may have become full since.
+            match self.admit(now, &request) {
+                Ok(()) => self.decide(now, ticket, request, subject),
+                Err(rejection) => self.reply(ticket, Err(rejection)),
+            }
         }
         // What the first one did may have changed everything: the others start over.
         for (ticket, request) in waiting {
-            self.with_subject(now, ticket, name, request);
+            self.request(now, ticket, request);
         }
     }
 

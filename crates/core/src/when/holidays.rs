@@ -89,6 +89,19 @@ impl Holidays {
     }
 }
 
+/// Reads a date as ISO 8601 has it: a day that is excluded must not be guessed.
+pub fn parse_date(text: &str) -> Result<Date, Problem> {
+    let trimmed = text.trim();
+    // The standard's shorter forms, and a time behind it, are more than a date says.
+    let is_date = trimmed.len() == 10 && trimmed.as_bytes()[4] == b'-';
+    match trimmed.parse() {
+        Ok(date) if is_date => Ok(date),
+        _ => {
+            Err(Problem::new(0..text.len(), format!("{trimmed} is not a date")).or(["2026-12-25"]))
+        }
+    }
+}
+
 impl Event {
     fn covers(&self, day: Date) -> bool {
         let lasts = |first: Date| (0..self.days).contains(&days_between(first, day));
@@ -128,8 +141,8 @@ fn parse_list(text: &str) -> Result<Holidays, Problem> {
         let body = line.split('#').next().unwrap_or_default().trim();
         if !body.is_empty() {
             let (date, name) = body.split_once(char::is_whitespace).unwrap_or((body, "holiday"));
-            let parsed = date.parse::<Date>().map_err(|_| {
-                Problem::new(at..at + line.trim_end().len(), format!("{date} is not a date"))
+            let parsed = parse_date(date).map_err(|problem| {
+                Problem::new(at..at + line.trim_end().len(), problem.message)
                     .or(["2026-12-25 Christmas"])
             })?;
             dates.push((parsed, name.trim()));

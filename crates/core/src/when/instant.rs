@@ -2,11 +2,13 @@
 
 use alloc::format;
 use alloc::string::{String, ToString};
+use core::ops::Range;
 
 use jiff::civil::{Date, DateTime};
 
 use super::cron::show_time;
 use super::limits::TEXT_BYTES_MAX;
+use super::plain::{rounded_up, unix_instant};
 use super::problem::Problem;
 use super::say::{self, Cursor, Parsed, Said, at_wall, later, parse_iso};
 use super::zone::{Zone, show_offset};
@@ -52,14 +54,7 @@ pub fn parse_instant(text: &str, now: Timestamp, zone: &Zone) -> Result<Understo
         problem
     };
     let (instant, zone) = parse_trimmed(trimmed, now, zone).map_err(only_good).map_err(place)?;
-    let understood = Understood::new(instant, zone)
-        .ok_or_else(|| Problem::new(0..text.len(), "beyond the end of the calendar"))?;
-    if !fits(instant, now) {
-        let latest = now.plus(DUE_AHEAD_MAX);
-        let message = format!("{} is not between 1970 and {latest}", understood.words);
-        return Err(Problem::new(0..text.len(), message));
-    }
-    Ok(understood)
+    Understood::checked(instant, zone, now, 0..text.len())
 }
 
 /// Whether a job may be due then.
@@ -68,7 +63,26 @@ fn fits(instant: Timestamp, now: Timestamp) -> bool {
 }
 
 impl Understood {
-    fn new(instant: Timestamp, zone: Zone) -> Option<Self> {
+    /// The instant said back, if a job may be due then.
+    pub(crate) fn checked(
+        instant: Timestamp,
+        zone: Zone,
+        now: Timestamp,
+        place: Range<usize>,
+    ) -> Result<Self, Problem> {
+        let Some(understood) = Understood::new(instant, zone) else {
+            return Err(Problem::new(place, "beyond the end of the calendar"));
+        };
+        if !fits(instant, now) {
+            let latest = now.plus(DUE_AHEAD_MAX);
+            let message = format!("{} is not between 1970 and {latest}", understood.words);
+            return Err(Problem::new(place, message));
+        }
+        Ok(understood)
+    }
+
+    /// An instant said back in a zone; none outside of the calendar.
+    pub fn new(instant: Timestamp, zone: Zone) -> Option<Self> {
         let at = jiff::Timestamp::from_millisecond(instant.as_millis()).ok()?;
         let offset = zone.inner().to_offset(at);
         let wall = offset.to_datetime(at);
@@ -117,16 +131,16 @@ fn parse_trimmed(text: &str, now: Timestamp, zone: &Zone) -> Result<(Timestamp, 
     said.resolve(&cursor, now, zone)
 }
 
-/// Seconds have ten digits in our time and milliseconds thirteen; nothing else is certain.
 fn parse_unix(text: &str, zone: &Zone) -> Result<Timestamp, Problem> {
     let span = 0..text.len();
     let number: i64 = text.parse().unwrap_or(i64::MAX);
+    if let Some(instant) = unix_instant(number.unsigned_abs()) {
+        return Ok(instant);
+    }
     let as_seconds = || Timestamp::from_millis(number.saturating_mul(1_000));
     let as_millis = || Timestamp::from_millis(number);
     let shown = |instant: Timestamp| Understood::new(instant, zone.clone()).map(|u| u.canonical);
     match number {
-        1_000_000_000..10_000_000_000 => Ok(as_seconds()),
-        1_000_000_000_000..10_000_000_000_000 => Ok(as_millis()),
         0..=24 => {
             let message = format!("{text} of what?");
             let hour = format!("at {text}:00");
@@ -151,7 +165,6 @@ fn parse_standard(text: &str, zone: &Zone) -> Parsed<(Timestamp, Zone)> {
     if !is_date || !(matches!(bytes[10], b'T' | b't') || text.contains('[')) {
         return Ok(None);
     }
-    let millis = |at: jiff::Timestamp| Timestamp::from_millis(at.as_millisecond());
     if text.contains('[') {
         let found: jiff::Zoned = text.parse().map_err(|_| {
             let message = "not a date and time with a zone as RFC 9557 has it, or the offset is \
@@ -162,10 +175,10 @@ fn parse_standard(text: &str, zone: &Zone) -> Parsed<(Timestamp, Zone)> {
             .time_zone()
             .iana_name()
             .map_or_else(|| show_offset(found.offset()), ToString::to_string);
-        return Ok(Some((millis(found.timestamp()), Zone::named(&name)?)));
+        return Ok(Some((rounded_up(found.timestamp()), Zone::named(&name)?)));
     }
     if let Ok(found) = text.parse::<jiff::Timestamp>() {
-        return Ok(Some((millis(found), zone.clone())));
+        return Ok(Some((rounded_up(found), zone.clone())));
     }
     let has_offset = text.get(11..).is_some_and(|time| time.contains(['+', '-', 'Z', 'z']));
     match text.parse::<DateTime>() {

@@ -4,11 +4,14 @@
 //! `PT5M`); [`parse_recurrence`] reads a rhythm (cron in three dialects, intervals, "every weekday
 //! at 9am"). Both read the whole input or refuse it: a [`Problem`] names the place, and where
 //! something has two readings it names both instead of picking one. What was understood is said
-//! back in words.
+//! back in words. [`parse_any`] is for whoever does not know which of the two a text is,
+//! [`parse_in`] and [`parse_span`] read how long, and what programs write is read cheaply by
+//! [`plain_instant`] and [`plain_span`].
 //!
-//! A [`Plan`] is one or more rhythms in a zone, with its rules for clock changes, its excluded
-//! dates, its start and its end; [`Plan::next_after`] is the only way a tick is computed. The
-//! rules are in `docs/concepts/time.md`, and pinned by the tables under `testdata/time/`.
+//! A [`Draft`] is what somebody writes down of a plan; a [`Plan`] is one or more rhythms in a
+//! zone, with its rules for clock changes, its excluded dates, its start and its end.
+//! [`Plan::next_after`] is the only way a tick is computed. The rules are in
+//! `docs/concepts/time.md`, and pinned by the tables under `testdata/time/`.
 //!
 //! ```
 //! use hence_core::time::Timestamp;
@@ -33,24 +36,32 @@
 //! # }
 //! ```
 
+mod any;
 mod cron;
+mod draft;
 mod holidays;
 mod instant;
 pub mod limits;
+mod plain;
 mod plan;
 mod preview;
 mod problem;
 mod recurrence;
 mod say;
+mod span;
 mod walk;
 mod zone;
 
+pub use any::{Saying, parse_any};
 pub use cron::{Cron, Dialect};
-pub use holidays::Holidays;
+pub use draft::{Draft, DraftError, Drafted};
+pub use holidays::{Holidays, parse_date};
 pub use instant::{Understood, parse_instant};
+pub use plain::{plain_instant, plain_span, unix_instant};
 pub use plan::{Plan, Skip, Tick, Ticks};
 pub use preview::{Forecast, Line, forecast, preview};
 pub use problem::Problem;
 pub use recurrence::{Anchor, Days, Interval, Reading, Recurrence, Rhythm, parse_recurrence};
+pub use span::{parse_in, parse_span};
 pub use walk::{Fold, Gap, Note};
 pub use zone::{ZONES_VERSION, Zone};

@@ -1,6 +1,7 @@
 //! A plan: rhythms in a zone, their rules, what is excluded, and from when to when.
 
 use alloc::collections::BTreeSet;
+use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
@@ -80,6 +81,25 @@ impl Plan {
             end: None,
             count: None,
         }
+    }
+
+    /// The plan of several texts, each understood for itself, with the default rules. A plan has
+    /// one wall clock: texts that name two zones make no plan.
+    pub fn of(rhythms: Vec<Rhythm>) -> Result<Self, Rejection> {
+        let mut rhythms = rhythms.into_iter();
+        let Some(first) = rhythms.next() else {
+            return Err(Rejection::invalid("when", "must say at least one time"));
+        };
+        let mut plan = Plan::new(first);
+        for rhythm in rhythms {
+            if rhythm.zone != plan.zone {
+                let (one, other) = (&plan.zone, &rhythm.zone);
+                let problem = format!("is in two zones, {one} and {other}; a plan has one");
+                return Err(Rejection::invalid("when", problem));
+            }
+            plan.whens.extend(rhythm.whens);
+        }
+        Ok(plan)
     }
 
     /// Every rule about a plan that its parts do not keep by themselves.
@@ -259,5 +279,31 @@ impl Iterator for Ticks<'_> {
         self.after = tick.at;
         self.ticked = self.ticked.saturating_add(1);
         Some(tick)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::when::{Reading, parse_recurrence};
+
+    #[test]
+    fn several_texts_make_a_plan_when_they_share_a_clock() {
+        let zone = Zone::UTC;
+        let reading = Reading::new(Timestamp::EPOCH, &zone);
+        let read = |text: &&str| parse_recurrence(text, &reading).unwrap();
+        let rows: [(&[&str], Result<usize, &str>); 3] = [
+            (&["every day at 9am", "every 15 minutes between 9:30 and 17:00"], Ok(3)),
+            (
+                &["every day at 9am", "TZ=Europe/Paris 0 9 * * *"],
+                Err("when is in two zones, UTC and Europe/Paris; a plan has one"),
+            ),
+            (&[], Err("when must say at least one time")),
+        ];
+        for (texts, expected) in rows {
+            let plan = Plan::of(texts.iter().map(read).collect());
+            let found = plan.map(|plan| plan.whens.len()).map_err(|error| error.to_string());
+            assert_eq!(found, expected.map_err(ToString::to_string), "{texts:?}");
+        }
     }
 }

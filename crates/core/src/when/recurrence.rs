@@ -96,16 +96,22 @@ pub fn parse_recurrence(text: &str, reading: &Reading<'_>) -> Result<Rhythm, Pro
         return Err(Problem::new(0..text.len(), "nothing was said")
             .or(["every weekday at 9am", "*/15 * * * *"]));
     }
+    // A candidate is a promise: what would be refused in its turn is not offered.
+    let only_good = |mut problem: Problem| {
+        problem.candidates.retain(|other| {
+            let free = Reading { dialect: None, ..*reading };
+            parse_whole(other, reading).is_ok() || parse_whole(other, &free).is_ok()
+        });
+        problem
+    };
+    parse_whole(text, reading).map_err(only_good)
+}
+
+/// The zone before it, and the rest.
+fn parse_whole(text: &str, reading: &Reading<'_>) -> Result<Rhythm, Problem> {
     let (body, at, zone) = split_zone(text, reading.zone)?;
     let reading = Reading { zone: &zone, ..*reading };
-    parse_body(body, &reading).map_err(|mut problem| {
-        // A candidate is a promise: what would be refused in its turn is not offered.
-        let free = Reading { dialect: None, ..reading };
-        problem.candidates.retain(|other| {
-            parse_body(other, &reading).is_ok() || parse_body(other, &free).is_ok()
-        });
-        problem.shifted(at)
-    })
+    parse_body(body, &reading).map_err(|problem| problem.shifted(at))
 }
 
 /// `TZ=Europe/Paris` or `CRON_TZ=…` before the rest, the rest, and where that starts.
@@ -117,7 +123,12 @@ fn split_zone<'t>(text: &'t str, zone: &Zone) -> Result<(&'t str, usize, Zone), 
             let end = rest.find(char::is_whitespace).unwrap_or(rest.len());
             let name = &rest[..end];
             let name_at = indent + prefix.len();
-            let zone = Zone::named(name).map_err(|problem| problem.shifted(name_at))?;
+            let zone = Zone::named(name).map_err(|mut problem| {
+                for candidate in &mut problem.candidates {
+                    *candidate = format!("{prefix}{candidate}{}", &rest[end..]);
+                }
+                problem.shifted(name_at)
+            })?;
             let body = rest[end..].trim_start();
             let body_at = indent + trimmed.len() - body.len();
             return Ok((body, body_at, zone));

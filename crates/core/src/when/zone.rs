@@ -180,9 +180,25 @@ fn not_a_place(name: &str) -> Problem {
         }
         None => {
             let message = format!("{name} is not a zone; name a place, UTC, or an offset");
-            Problem::new(span, message).or(["UTC", "Europe/Paris", "+02:00"])
+            match places_of(name) {
+                places if places.is_empty() => {
+                    Problem::new(span, message).or(["UTC", "Europe/Paris", "+02:00"])
+                }
+                places => Problem::new(span, message).or(places),
+            }
         }
     }
+}
+
+/// The zones of a city: `Tokyo` is `Asia/Tokyo`, and so is `Tokio`.
+fn places_of(city: &str) -> Vec<alloc::string::String> {
+    let city = city.trim().replace(' ', "_");
+    let known: Vec<_> = jiff::tz::db().available().collect();
+    let names = || known.iter().map(jiff::tz::TimeZoneName::as_str);
+    let near = nearest(&city, names().filter_map(|name| name.rsplit_once('/')).map(|(_, c)| c), 1);
+    let Some(meant) = near.first() else { return Vec::new() };
+    let is_there = |name: &&str| name.rsplit_once('/').is_some_and(|(_, city)| city == meant);
+    names().filter(is_there).map(Into::into).collect()
 }
 
 /// Whether a word is one of the abbreviations that are refused with a hint.
@@ -223,7 +239,10 @@ mod tests {
             ("EST", "America/New_York"),
             ("cst", "America/Chicago"),
             ("Europe/Pariss", "Europe/Paris"),
-            ("Paris", "UTC"),
+            ("Paris", "Europe/Paris"),
+            ("tokio", "Asia/Tokyo"),
+            ("new york", "America/New_York"),
+            ("zebra", "UTC"),
             ("", "UTC"),
             ("+25", ""),
             ("+99:99", "UTC"),

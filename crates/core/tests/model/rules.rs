@@ -42,7 +42,10 @@ impl Model {
 
     pub(crate) fn decide(&mut self, request: &Request) -> Expected {
         let result = match request {
-            Request::Submit(submission) => self.submit(submission),
+            // Admitted again: it may have waited for the store's answer.
+            Request::Submit(submission) => {
+                self.admit(submission).and_then(|()| self.submit(submission))
+            }
             Request::Show(name) => self.existing(name).map(|job| Expected::Job(job.seen())),
             Request::Edit { name, edit } => self.edit(name, edit),
             Request::Cancel(name) => self.cancel(name),

@@ -231,3 +231,20 @@ fn queues_are_shown_with_what_they_hold() {
     let names: Vec<&str> = views.iter().map(|view| view.name.as_str()).collect();
     assert_eq!(names, ["q", "r"]);
 }
+
+/// Those who waited to hear what the store has under their names were admitted while there was
+/// room, all of them.
+#[test]
+fn a_queue_is_full_also_for_those_who_waited() {
+    let mut world = world();
+    world.settings("default", QueueSettings { pending_max: Some(2), ..settings() });
+    world.answering = crate::support::Answering::ByHand;
+    let submit = |id: &str| Request::Submit(Box::new(pull(id).0));
+    let asked = ["a", "b", "c", "d"].map(|id| world.ask(submit(id)));
+    world.answer_all();
+    let replies = asked.map(|ticket| world.reply(ticket));
+    assert!(replies[..2].iter().all(Result::is_ok), "{replies:?}");
+    for reply in &replies[2..] {
+        assert!(matches!(reply, Err(Rejection::QueueFull { max: 2, .. })), "{reply:?}");
+    }
+}

@@ -70,6 +70,8 @@ keys! {
         "How to log: `human`, `json`, or `auto`: human on a terminal.";
     node "HENCE_NODE" "local" false
         "What this node is called in leases and logs.";
+    zone "HENCE_ZONE" "UTC" false
+        "Zone of wall times such as `9am`, when a request names none.";
     shutdown_grace "HENCE_SHUTDOWN_GRACE" "10s" false
         "How long work under way may take to end at shutdown.";
     max_body_bytes "HENCE_MAX_BODY_BYTES" "8MiB" false

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use hence_core::time::Millis;
+use hence_core::when::Zone;
 
 use crate::nearest::nearest;
 pub use keys::{KEYS, Key, Layer, reference_markdown};
@@ -30,6 +31,8 @@ pub struct Config {
     pub log_format: LogFormat,
     /// What this node is called.
     pub node: String,
+    /// The zone of wall times when a request names none.
+    pub zone: Zone,
     /// How long work under way may take to end at shutdown.
     pub shutdown_grace: Duration,
     /// The largest body of a batch.

@@ -44,12 +44,13 @@ fn defaults_are_those_of_the_core() {
     assert_eq!(config.max_connections, crate::limits::CONNECTIONS_DEFAULT);
     assert_eq!(config.request_timeout, crate::limits::REQUEST_TIMEOUT_DEFAULT);
     assert_eq!(config.store, StoreChoice::Embedded("./hence-data".into()));
+    assert_eq!(config.zone, Zone::UTC);
     assert!(config.token.is_none() && config.listen.ip().is_loopback());
 }
 
 #[test]
 fn mistakes_are_named_where_they_were_made() {
-    let rows: [(Pairs, Pairs, &str, &str); 12] = [
+    let rows: [(Pairs, Pairs, &str, &str); 16] = [
         (&[], &[], "lsten = 'x'", "there is no key `lsten`; did you mean `listen`?"),
         (&[], &[], "zebra = 1", "there is no key `zebra`; `hence serve --help` lists all"),
         (&[], &[], "listen = true", "`listen` in"),
@@ -61,6 +62,10 @@ fn mistakes_are_named_where_they_were_made() {
         (&[("token_file", "/nonexistent")], &[], "", "--token-file names `/nonexistent`"),
         (&[("store", "postgres://x")], &[], "", "--store must be embedded:PATH or memory:"),
         (&[("shutdown_grace", "soon")], &[], "", "--shutdown-grace must be a span"),
+        (&[("zone", "Europe/Pariss")], &[], "", "--zone must name a zone: Europe/Pariss is not a"),
+        (&[("zone", "Europe/Pariss")], &[], "", "known zone; try: Europe/Paris"),
+        (&[], &[("HENCE_ZONE", "EST")], "", "try: America/New_York | -05:00"),
+        (&[], &[], "zone = 'tokyo'", "try: Asia/Tokyo"),
         (&[("request_timeout", "0s")], &[], "", "--request-timeout must be above zero"),
     ];
     for (flags, env, file, expected) in rows {
@@ -91,6 +96,7 @@ fn secrets_are_not_shown() {
     assert!(!printed.contains(TOKEN), "{printed}");
     assert!(printed.contains("token = \"***\" # from the environment\n"), "{printed}");
     assert!(printed.contains("pushes = \"7\" # from the file\n"), "{printed}");
+    assert!(printed.contains("zone = \"UTC\"\n"), "{printed}");
     assert!(printed.contains("# token_file is not set\n"), "{printed}");
     let again = printed.replace("token = \"***\"", "");
     assert_eq!(load(&[], &[], &again).unwrap().pushes, 7, "what is printed can be read");

@@ -7,6 +7,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use hence_core::time::Millis;
+use hence_core::when::Zone;
 
 use super::{Config, ConfigError, KEYS, Key, Layer, Source};
 use crate::http::when;
@@ -96,6 +97,7 @@ pub(super) fn assemble(layers: &[(Source, Layer)]) -> Result<Config, ConfigError
         log: said.value("log", filter)?,
         log_format: said.value("log_format", log_format)?,
         node: said.value("node", node)?,
+        zone: said.value("zone", zone)?,
         shutdown_grace: said.value("shutdown_grace", duration)?,
         max_body_bytes: said
             .value("max_body_bytes", |text| between(bytes(text)?, 1_024, 1 << 30))?,
@@ -187,6 +189,10 @@ fn log_format(text: &str) -> Result<LogFormat, String> {
 fn node(text: &str) -> Result<String, String> {
     let name = hence_core::id::WorkerName::new(text);
     name.map(|name| name.to_string()).map_err(|_| "must be a short printable name".to_owned())
+}
+
+fn zone(text: &str) -> Result<Zone, String> {
+    Zone::named(text.trim()).map_err(|problem| format!("must name a zone: {problem}"))
 }
 
 fn span(text: &str) -> Result<Millis, String> {

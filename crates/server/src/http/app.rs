@@ -7,6 +7,7 @@ use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use hence::Client;
 use hence_core::time::Timestamp;
+use hence_core::when::{Reading, Zone};
 use http::{HeaderValue, StatusCode, header};
 use serde::Serialize;
 
@@ -30,6 +31,8 @@ pub(crate) struct AppState {
     pub(crate) drain: Drain,
     /// The bounds that can be configured.
     pub(crate) bounds: Bounds,
+    /// The zone of wall times when a request names none.
+    pub(crate) zone: Zone,
     /// When the server started.
     pub(crate) started_at: Timestamp,
     /// The OpenAPI document.
@@ -37,6 +40,13 @@ pub(crate) struct AppState {
     /// Held while a queue's settings are read, changed and written: two changes do not undo
     /// each other.
     pub(crate) queue_edits: tokio::sync::Mutex<()>,
+}
+
+impl AppState {
+    /// What the times of a request that comes now are read by.
+    pub(crate) fn reading(&self) -> Reading<'_> {
+        Reading::new(self.client.now(), &self.zone)
+    }
 }
 
 /// The bounds that can be configured.

@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use axum::response::{IntoResponse, Response};
 use hence::Error;
 use hence_core::error::Rejection;
+use hence_core::when;
 use hence_store::ErrorKind;
 use http::{HeaderValue, StatusCode, header};
 use serde::Serialize;
@@ -13,10 +14,10 @@ use super::kinds::{self, Kind};
 use crate::nearest::nearest;
 
 /// A refusal on its way to the caller.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Problem(Box<Parts>);
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Parts {
     kind: Kind,
     detail: Cow<'static, str>,
@@ -25,6 +26,14 @@ struct Parts {
     place: Option<(usize, usize)>,
     limit: Option<usize>,
     retry_after: Option<u32>,
+    unread: Option<Unread>,
+}
+
+/// A text that was not understood.
+#[derive(Clone, Debug)]
+struct Unread {
+    text: String,
+    problem: when::Problem,
 }
 
 /// A problem document, as RFC 9457 describes it.
@@ -55,6 +64,20 @@ pub(crate) struct ProblemOut {
     /// Where a body stops being JSON: the column, from 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     column: Option<usize>,
+    /// The text that was not understood.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(example = "friday at 3")]
+    text: Option<String>,
+    /// Where in that text the problem begins: the character, from 0.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    start: Option<usize>,
+    /// The character before which it ends; where something is missing, the same as the start.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    end: Option<usize>,
+    /// What could have been meant: texts that would be understood, the likeliest first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schema(example = json!(["friday at 3am", "friday at 3pm"]))]
+    candidates: Vec<String>,
     /// The limit that was passed.
     #[serde(skip_serializing_if = "Option::is_none")]
     limit: Option<usize>,
@@ -74,7 +97,26 @@ impl Problem {
             place: None,
             limit: None,
             retry_after: None,
+            unread: None,
         }))
+    }
+
+    /// A text in this field is not understood: where, why, and what could have been meant.
+    pub(crate) fn not_understood(
+        field: impl Into<Cow<'static, str>>,
+        text: &str,
+        problem: when::Problem,
+    ) -> Self {
+        let field = field.into();
+        let detail = format!("{field} is not understood: {}", problem.message);
+        let fix = match problem.candidates.as_slice() {
+            [] => examples(&field).to_owned(),
+            [only] => format!("say `{only}`"),
+            several => format!("say one of `{}`", several.join("`, `")),
+        };
+        let mut document = Problem::new(kinds::INVALID, detail).field(field).fix(fix);
+        document.0.unread = Some(Unread { text: text.to_owned(), problem });
+        document
     }
 
     /// In this field.
@@ -108,7 +150,10 @@ impl Problem {
 
     /// The document.
     pub(crate) fn into_document(self) -> ProblemOut {
-        let Parts { kind, detail, field, fix, place, limit, retry_after } = *self.0;
+        let Parts { kind, detail, field, fix, place, limit, retry_after, unread } = *self.0;
+        let (start, end) = unread.as_ref().map(Unread::characters).unzip();
+        let (text, candidates) =
+            unread.map(|unread| (unread.text, unread.problem.candidates)).unzip();
         ProblemOut {
             r#type: format!("/docs/errors#{}", kind.name),
             title: kind.title,
@@ -118,6 +163,10 @@ impl Problem {
             fix: fix.unwrap_or_else(|| kind.fix.to_owned()),
             line: place.map(|(line, _)| line),
             column: place.map(|(_, column)| column),
+            text,
+            start,
+            end,
+            candidates: candidates.unwrap_or_default(),
             limit,
             retry_after,
         }
@@ -135,6 +184,28 @@ impl Problem {
         };
         problem.0.place = (line > 0).then_some((line, column));
         problem
+    }
+}
+
+/// What would be understood in this field, for whoever was not understood at all.
+fn examples(field: &str) -> &'static str {
+    match field {
+        "in" => "say it like `5 minutes`, `1h30m` or `2 days`",
+        "zone" => "name a place, `UTC` or an offset: `Europe/Paris`, `+02:00`",
+        "holidays" => "write dates with names, one a line, or whole-day events of iCalendar",
+        field if field.starts_with("when") => {
+            "say it like `every weekday at 9am`, `every 15 minutes` or `0 9 * * MON-FRI`"
+        }
+        _ => "say it like `7pm tomorrow`, `in 2 hours`, `2026-12-24 18:00` or RFC 3339",
+    }
+}
+
+impl Unread {
+    /// The place, counted as most languages count: in characters, not in bytes.
+    fn characters(&self) -> (usize, usize) {
+        let before =
+            |bytes: usize| self.text.char_indices().take_while(|(place, _)| *place < bytes).count();
+        (before(self.problem.span.start), before(self.problem.span.end))
     }
 }
 

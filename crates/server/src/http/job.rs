@@ -9,7 +9,7 @@ use utoipa::ToSchema;
 
 use super::app::{self, App};
 use super::errors::Problem;
-use super::params::{self, Params};
+use super::params::{self, JobParams, Params};
 use super::types::job_in::EditIn;
 use super::types::job_out::{AttemptOut, JobOut};
 use super::types::lease::long_poll;
@@ -23,11 +23,7 @@ fn shown(view: &JobView) -> Response {
 /// Shows a job.
 #[utoipa::path(
     get, path = "/v1/jobs/{id}", tag = "jobs", operation_id = "show",
-    params(
-        ("id" = String, Path, description = "The job's id"),
-        ("queue" = Option<String>, Query, description = "Its queue; `default` when not given"),
-        ("key" = Option<String>, Query, description = "Its key, when it has one"),
-    ),
+    params(JobParams),
     responses((status = 200, description = "The job", body = JobOut<'_>))
 )]
 pub(crate) async fn show(State(app): State<App>, request: Request) -> Result<Response, Problem> {
@@ -38,11 +34,7 @@ pub(crate) async fn show(State(app): State<App>, request: Request) -> Result<Res
 /// Changes a job that is not running.
 #[utoipa::path(
     patch, path = "/v1/jobs/{id}", tag = "jobs", operation_id = "change",
-    params(
-        ("id" = String, Path, description = "The job's id"),
-        ("queue" = Option<String>, Query, description = "Its queue; `default` when not given"),
-        ("key" = Option<String>, Query, description = "Its key, when it has one"),
-    ),
+    params(JobParams),
     request_body(content = EditIn<'_>, example = json!({"in": "1h"})),
     responses((status = 200, description = "The job as it is now", body = JobOut<'_>))
 )]
@@ -50,7 +42,11 @@ pub(crate) async fn change(State(app): State<App>, request: Request) -> Result<R
     let name = params::job_name(request.uri())?;
     let bytes = body::read(request, limits::BODY_BYTES_MAX).await?;
     let edit = body::parse::<EditIn<'_>>(body::text(&bytes)?)?;
-    Ok(shown(&app.client.edit(name, edit.into_edit(app.client.now())?).await?))
+    let (edit, understood) = edit.into_edit(&app.reading())?;
+    let view = app.client.edit(name, edit).await?;
+    let mut answer = JobOut::whole(&view);
+    answer.understood = understood.as_ref().map(Into::into);
+    Ok(app::json(StatusCode::OK, &answer))
 }
 
 /// Cancels a job, or forgets a finished one.
@@ -59,9 +55,7 @@ pub(crate) async fn change(State(app): State<App>, request: Request) -> Result<R
 #[utoipa::path(
     delete, path = "/v1/jobs/{id}", tag = "jobs", operation_id = "cancel",
     params(
-        ("id" = String, Path, description = "The job's id"),
-        ("queue" = Option<String>, Query, description = "Its queue; `default` when not given"),
-        ("key" = Option<String>, Query, description = "Its key, when it has one"),
+        JobParams,
         ("forget" = Option<bool>, Query, description = "Forget a finished job before its time"),
     ),
     responses(
@@ -82,11 +76,7 @@ pub(crate) async fn cancel(State(app): State<App>, request: Request) -> Result<R
 /// Makes a waiting job due at once.
 #[utoipa::path(
     post, path = "/v1/jobs/{id}/run", tag = "jobs", operation_id = "run",
-    params(
-        ("id" = String, Path, description = "The job's id"),
-        ("queue" = Option<String>, Query, description = "Its queue; `default` when not given"),
-        ("key" = Option<String>, Query, description = "Its key, when it has one"),
-    ),
+    params(JobParams),
     responses((status = 200, description = "The job as it is now", body = JobOut<'_>))
 )]
 pub(crate) async fn run(State(app): State<App>, request: Request) -> Result<Response, Problem> {
@@ -97,11 +87,7 @@ pub(crate) async fn run(State(app): State<App>, request: Request) -> Result<Resp
 /// Gives a dead job all its attempts again, at once.
 #[utoipa::path(
     post, path = "/v1/jobs/{id}/replay", tag = "jobs", operation_id = "replay",
-    params(
-        ("id" = String, Path, description = "The job's id"),
-        ("queue" = Option<String>, Query, description = "Its queue; `default` when not given"),
-        ("key" = Option<String>, Query, description = "Its key, when it has one"),
-    ),
+    params(JobParams),
     responses((status = 200, description = "The job as it is now", body = JobOut<'_>))
 )]
 pub(crate) async fn replay(State(app): State<App>, request: Request) -> Result<Response, Problem> {
@@ -120,11 +106,7 @@ pub(crate) struct AttemptsOut<'a> {
 /// Shows the attempts of a job that have ended.
 #[utoipa::path(
     get, path = "/v1/jobs/{id}/attempts", tag = "jobs", operation_id = "attempts",
-    params(
-        ("id" = String, Path, description = "The job's id"),
-        ("queue" = Option<String>, Query, description = "Its queue; `default` when not given"),
-        ("key" = Option<String>, Query, description = "Its key, when it has one"),
-    ),
+    params(JobParams),
     responses((status = 200, description = "The attempts", body = AttemptsOut<'_>))
 )]
 pub(crate) async fn attempts(
@@ -142,9 +124,7 @@ pub(crate) async fn attempts(
 #[utoipa::path(
     get, path = "/v1/jobs/{id}/wait", tag = "jobs", operation_id = "wait",
     params(
-        ("id" = String, Path, description = "The job's id"),
-        ("queue" = Option<String>, Query, description = "Its queue; `default` when not given"),
-        ("key" = Option<String>, Query, description = "Its key, when it has one"),
+        JobParams,
         ("timeout" = Option<String>, Query,
             description = "How long to wait; 30s when not given, at most 5 minutes"),
     ),
@@ -179,11 +159,7 @@ pub(crate) async fn wait(State(app): State<App>, request: Request) -> Result<Res
 /// The payload of a job, byte by byte.
 #[utoipa::path(
     get, path = "/v1/jobs/{id}/payload", tag = "jobs", operation_id = "payload",
-    params(
-        ("id" = String, Path, description = "The job's id"),
-        ("queue" = Option<String>, Query, description = "Its queue; `default` when not given"),
-        ("key" = Option<String>, Query, description = "Its key, when it has one"),
-    ),
+    params(JobParams),
     responses((
         status = 200, description = "The bytes, under their own media type",
         body = Vec<u8>, content_type = "application/octet-stream",
@@ -197,11 +173,7 @@ pub(crate) async fn payload(State(app): State<App>, request: Request) -> Result<
 /// The kept result of a job, byte by byte.
 #[utoipa::path(
     get, path = "/v1/jobs/{id}/result", tag = "jobs", operation_id = "result",
-    params(
-        ("id" = String, Path, description = "The job's id"),
-        ("queue" = Option<String>, Query, description = "Its queue; `default` when not given"),
-        ("key" = Option<String>, Query, description = "Its key, when it has one"),
-    ),
+    params(JobParams),
     responses((
         status = 200, description = "The bytes, under their own media type",
         body = Vec<u8>, content_type = "application/octet-stream",

@@ -6,6 +6,7 @@ use hence::client::{BulkAction, BulkReport};
 use hence_core::error::Rejection;
 use hence_core::id::{Key, QueueName, ScheduleId};
 use hence_core::job::JobState;
+use hence_core::when::Reading;
 use hence_store::Filter;
 use http::StatusCode;
 use serde::{Deserialize, Serialize};
@@ -70,8 +71,8 @@ pub(crate) async fn list(State(app): State<App>, request: Request) -> Result<Res
         key: params.one("key")?.map(Key::new).transpose()?,
         states: params.all("state").map(state).collect::<Result<_, _>>()?,
         schedule: params.one("schedule")?.map(ScheduleId::new).transpose()?,
-        from: params.instant("from")?,
-        until: params.instant("until")?,
+        from: params.instant("from", &app.reading())?,
+        until: params.instant("until", &app.reading())?,
     };
     let after = params.one("cursor")?.map(cursor::decode).transpose()?;
     let (limit, with_payload) = (params.limit()?, params.flag("payload")?);
@@ -159,7 +160,7 @@ pub(crate) struct BulkOut {
 pub(crate) async fn bulk(State(app): State<App>, request: Request) -> Result<Response, Problem> {
     params::none(request.uri())?;
     let BulkIn { filter, action } = body::json(request).await?;
-    let filter = filter.into_filter(action)?;
+    let filter = filter.into_filter(action, &app.reading())?;
     let action = match action {
         ActionIn::Cancel => BulkAction::Cancel,
         ActionIn::Run => BulkAction::RunNow,
@@ -172,7 +173,7 @@ pub(crate) async fn bulk(State(app): State<App>, request: Request) -> Result<Res
 }
 
 impl FilterIn {
-    fn into_filter(self, action: ActionIn) -> Result<Filter, Rejection> {
+    fn into_filter(self, action: ActionIn, reading: &Reading<'_>) -> Result<Filter, Problem> {
         let states = match self.states {
             Some(names) => names.iter().map(|name| state(name)).collect::<Result<_, _>>()?,
             None => match action {
@@ -187,8 +188,8 @@ impl FilterIn {
             key: self.key.as_deref().map(Key::new).transpose()?,
             states,
             schedule: self.schedule.as_deref().map(ScheduleId::new).transpose()?,
-            from: self.from.map(|from| from.instant("filter.from")).transpose()?,
-            until: self.until.map(|until| until.instant("filter.until")).transpose()?,
+            from: self.from.map(|from| from.instant("filter.from", reading)).transpose()?,
+            until: self.until.map(|until| until.instant("filter.until", reading)).transpose()?,
         })
     }
 }

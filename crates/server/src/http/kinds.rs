@@ -4,7 +4,7 @@
 use http::StatusCode;
 
 /// One thing that can be wrong.
-#[derive(PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Kind {
     /// The fragment of its `type`, stable for ever: programs may rely on it.
     pub(crate) name: &'static str,

@@ -13,11 +13,12 @@ pub(crate) mod kinds;
 mod leases;
 pub(crate) mod openapi;
 mod params;
+mod preview;
 mod queues;
 mod schedules;
 mod stats;
 mod submit;
-mod types;
+pub(crate) mod types;
 pub(crate) mod when;
 
 #[cfg(test)]
@@ -52,6 +53,7 @@ fn routes() -> OpenApiRouter<App> {
         .routes(routes!(queues::pause))
         .routes(routes!(queues::resume))
         .routes(routes!(schedules::list))
+        .routes(routes!(preview::preview))
         .routes(routes!(schedules::show, schedules::put, schedules::remove))
         .routes(routes!(schedules::pause))
         .routes(routes!(schedules::resume))
@@ -71,11 +73,14 @@ fn routes() -> OpenApiRouter<App> {
 
 /// The service for all requests.
 pub(crate) fn router(app: App) -> Router {
-    // A job may be called `bulk` too: the methods that bulk actions do not use are the job's.
+    // A job may be called `bulk` too: the methods that bulk actions do not use are the job's. So
+    // may a schedule be called `preview`.
     let named_bulk = get(job::show).patch(job::change).delete(job::cancel);
+    let named_preview = get(schedules::show).put(schedules::put).delete(schedules::remove);
     let (router, _) = routes().split_for_parts();
     router
         .route("/v1/jobs/bulk", named_bulk)
+        .route("/v1/schedules/preview", named_preview)
         .fallback(front::no_such_route)
         .method_not_allowed_fallback(front::method_not_allowed)
         .layer(axum::middleware::from_fn_with_state(app.clone(), front::front))

@@ -4,7 +4,11 @@
 use hence_core::error::Rejection;
 use hence_core::id::{JobId, JobName, Key, QueueName};
 use hence_core::time::{Millis, Timestamp};
+use hence_core::when::Reading;
 use http::Uri;
+use utoipa::openapi::Required;
+use utoipa::openapi::path::{Parameter, ParameterBuilder, ParameterIn};
+use utoipa::{IntoParams, PartialSchema};
 
 use super::errors::Problem;
 use super::{kinds, when};
@@ -58,8 +62,12 @@ impl Params {
     }
 
     /// An instant.
-    pub(crate) fn instant(&self, name: &'static str) -> Result<Option<Timestamp>, Problem> {
-        Ok(self.one(name)?.map(|text| when::instant(name, text)).transpose()?)
+    pub(crate) fn instant(
+        &self,
+        name: &'static str,
+        reading: &Reading<'_>,
+    ) -> Result<Option<Timestamp>, Problem> {
+        self.one(name)?.map(|text| when::instant(name, text, reading)).transpose()
     }
 
     /// A span.
@@ -85,6 +93,30 @@ impl Params {
             key: self.one("key")?.map(Key::new).transpose()?,
             id: JobId::new(&segment(uri, 3)?)?,
         })
+    }
+}
+
+/// How the document describes what names a job in a URL: its id in the path, the rest in the query.
+pub(crate) struct JobParams;
+
+impl IntoParams for JobParams {
+    fn into_params(_: impl Fn() -> Option<ParameterIn>) -> Vec<Parameter> {
+        let rows = [
+            ("id", ParameterIn::Path, "The job's id"),
+            ("queue", ParameterIn::Query, "Its queue; `default` when not given"),
+            ("key", ParameterIn::Query, "Its key, when it has one"),
+        ];
+        let parameter = |(name, place, description): (&str, ParameterIn, &str)| {
+            let in_path = place == ParameterIn::Path;
+            ParameterBuilder::new()
+                .name(name)
+                .parameter_in(place)
+                .required(if in_path { Required::True } else { Required::False })
+                .description(Some(description))
+                .schema(Some(String::schema()))
+                .build()
+        };
+        rows.map(parameter).into()
     }
 }
 

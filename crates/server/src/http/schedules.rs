@@ -78,7 +78,7 @@ pub(crate) async fn put(State(app): State<App>, request: Request) -> Result<Resp
         Err(hence::Error::Rejected(Rejection::NoSuchSchedule)) => None,
         Err(error) => return Err(error.into()),
     };
-    let schedule = new.into_schedule(id, existing.as_deref(), app.client.now())?;
+    let schedule = new.into_schedule(id, existing.as_deref(), &app.reading())?;
     Ok(shown(&app.client.put_schedule(schedule).await?))
 }
 
@@ -144,7 +144,7 @@ pub(crate) async fn occurrences(
     app.client.schedule(id.clone()).await?;
     // A tick of this very millisecond belongs to the past that is shown.
     let until_now = || app.client.now().plus(Millis::new(1));
-    let before: Timestamp = params.instant("before")?.unwrap_or_else(until_now);
+    let before: Timestamp = params.instant("before", &app.reading())?.unwrap_or_else(until_now);
     let records = app.client.occurrences(id, before, limit).await?;
     let oldest = records.last().filter(|_| records.len() == limit);
     let answer = OccurrencesOut {

@@ -8,7 +8,7 @@ use hence::new_job::Idempotency;
 use hence_core::effect::Submitted;
 use hence_core::error::Rejection;
 use hence_core::limits::SUBMIT_BATCH_MAX;
-use hence_core::time::Timestamp;
+use hence_core::when::{Reading, Understood};
 use hence_fail::{Point, reach};
 use http::{HeaderMap, StatusCode};
 use serde::{Deserialize, Serialize};
@@ -94,6 +94,9 @@ pub(crate) struct RefusedOut {
             ("pull" = (value = json!({
                 "queue": "mail", "in": "5m", "payload": {"to": "ann@example.com"},
             }))),
+            ("words" = (value = json!({
+                "at": "7pm tomorrow", "zone": "Europe/Paris", "url": "https://example.com/hook",
+            }))),
             ("many" = (value = json!({"jobs": [{"in": "1s"}, {"at": "2026-09-10T00:26:40Z"}]}))),
         )
     ),
@@ -118,11 +121,11 @@ pub(crate) async fn submit(State(app): State<App>, request: Request) -> Result<R
     }
     let job = body::parse::<JobIn<'_>>(text)?;
     let repeat = repeat.map(|key| Idempotency { key, fingerprint: body::fingerprint(&bytes) });
-    let job = job.into_new_job(app.client.now(), repeat)?;
+    let (job, understood) = job.into_new_job(&app.reading(), repeat)?;
     reach(Point::HttpSubmit);
     let added = app.client.add(job).await?;
     reach(Point::HttpSubmitted);
-    Ok(app::json(status_of(&added), &AddedOut::from(&added)))
+    Ok(app::json(status_of(&added), &AddedOut::new(&added, understood.as_ref())))
 }
 
 async fn submit_many(app: &App, text: &str, repeat: Option<&str>) -> Result<Response, Problem> {
@@ -134,42 +137,44 @@ async fn submit_many(app: &App, text: &str, repeat: Option<&str>) -> Result<Resp
         return Err(Rejection::too_long("jobs", jobs.len(), SUBMIT_BATCH_MAX).into());
     }
     let fingerprint = repeat.map(|_| body::fingerprint(text.as_bytes()));
-    let now = app.client.now();
-    let mut refusals = Vec::with_capacity(jobs.len());
+    let reading = app.reading();
+    let mut read = Vec::with_capacity(jobs.len());
     let mut accepted = Vec::with_capacity(jobs.len());
     for (index, raw) in jobs.into_iter().enumerate() {
         let repeat = repeat.zip(fingerprint).map(|(key, fingerprint)| {
             let key = format!("{key}/{index}");
             Idempotency { key, fingerprint }
         });
-        match new_job(raw, now, repeat) {
-            Ok(job) => {
-                accepted.push(job);
-                refusals.push(None);
-            }
-            Err(problem) => refusals.push(Some(problem)),
-        }
+        read.push(new_job(raw, &reading, repeat).map(|(job, understood)| {
+            accepted.push(job);
+            understood
+        }));
     }
     let added = app.client.add_many(accepted).await?;
-    Ok(app::json(StatusCode::MULTI_STATUS, &batch_answer(refusals, &added)))
+    Ok(app::json(StatusCode::MULTI_STATUS, &batch_answer(&read, &added)))
 }
 
-fn new_job(raw: &RawValue, now: Timestamp, repeat: Option<Idempotency>) -> Result<NewJob, Problem> {
-    Ok(body::parse::<JobIn<'_>>(raw.get())?.into_new_job(now, repeat)?)
+/// A job of many, and what was understood by its time when that was in words.
+fn new_job(
+    raw: &RawValue,
+    reading: &Reading<'_>,
+    repeat: Option<Idempotency>,
+) -> Result<(NewJob, Option<Understood>), Problem> {
+    body::parse::<JobIn<'_>>(raw.get())?.into_new_job(reading, repeat)
 }
 
 /// Puts the answers of the library and our own refusals back into the order of the jobs.
-fn batch_answer(
-    refusals: Vec<Option<Problem>>,
-    added: &[Result<Added, hence::Error>],
-) -> BatchOut<'_> {
+fn batch_answer<'a>(
+    read: &'a [Result<Option<Understood>, Problem>],
+    added: &'a [Result<Added, hence::Error>],
+) -> BatchOut<'a> {
     let mut added = added.iter();
-    let jobs: Vec<BatchItem<'_>> = refusals
-        .into_iter()
-        .map(|refusal| match refusal {
-            Some(problem) => refused(problem),
-            None => match added.next() {
-                Some(Ok(added)) => accepted(added),
+    let jobs: Vec<BatchItem<'_>> = read
+        .iter()
+        .map(|read| match read {
+            Err(problem) => refused(problem.clone()),
+            Ok(understood) => match added.next() {
+                Some(Ok(added)) => accepted(added, understood.as_ref()),
                 Some(Err(error)) => refused(error.into()),
                 None => refused(hence::Error::Stopped.into()),
             },
@@ -180,8 +185,8 @@ fn batch_answer(
     BatchOut { accepted, refused: jobs.len() - accepted, jobs }
 }
 
-fn accepted(added: &Added) -> BatchItem<'_> {
-    let mut answer = AddedOut::from(added);
+fn accepted<'a>(added: &'a Added, understood: Option<&'a Understood>) -> BatchItem<'a> {
+    let mut answer = AddedOut::new(added, understood);
     answer.status = Some(status_of(added).as_u16());
     BatchItem::Accepted(answer)
 }

@@ -425,7 +425,15 @@ fn which_month(cursor: &Cursor<'_>, mark: usize) -> Problem {
 fn parse_weekday(cursor: &mut Cursor<'_>) -> Parsed<Day> {
     let mark = cursor.mark();
     let which = cursor.word(&["this", "next", "coming", "last"]);
+    let is_plural = cursor.peek_word().is_some_and(|word| word.ends_with("days"));
+    let before = cursor.mark();
     let Some(found) = cursor.known(weekday) else { return Ok(None) };
+    if is_plural {
+        let span = cursor.span_from(before);
+        let one = cursor.text[span.clone()].trim_end_matches(['s', 'S']);
+        let one = cursor.with(&span, one);
+        return Err(Problem::new(span, "many days, where one moment is meant").or([one]));
+    }
     if cursor.words("of next week") || cursor.words("next week") {
         return Ok(which.is_none().then_some(Day::NextWeek(found)));
     }

@@ -50,6 +50,10 @@ impl Said {
             let message = format!("{word} is not a time");
             return Err(Problem::new(cursor.span_from(mark), message).or(["in 5 minutes"]));
         }
+        if cursor.word(&["every", "each"]).is_some() {
+            let message = "again and again, where one moment is meant";
+            return Err(Problem::new(cursor.span_from(mark), message));
+        }
         if self.zone.is_none()
             && (self.clock.is_some() || self.day.is_some() || self.span.is_some())
         {

@@ -57,7 +57,8 @@ impl Unit {
     /// So many of it, in thousandths; none when a part of the calendar would have to be divided.
     fn times(self, thousandths: i64) -> Option<Span> {
         let whole = || (thousandths % 1_000 == 0).then_some(thousandths / 1_000);
-        let millis = |unit: i64| thousandths.checked_mul(unit).map(|product| product / 1_000);
+        // Rounded up, as everywhere: a job is never early.
+        let millis = |unit: i64| Some(thousandths.checked_mul(unit)?.checked_add(999)? / 1_000);
         let none = Span::default();
         Some(match self {
             Unit::Millisecond => Span { millis: millis(1)?, ..none },
@@ -231,8 +232,14 @@ pub(crate) fn parse_iso(text: &str) -> Parsed<Span> {
         .and_then(|sum| sum.checked_add(span.get_minutes().checked_mul(MINUTE)?))
         .and_then(|sum| sum.checked_add(span.get_seconds().checked_mul(SECOND)?))
         .and_then(|sum| sum.checked_add(span.get_milliseconds()))
+        .and_then(|sum| sum.checked_add(i64::from(has_less_than_a_millisecond(&span))))
         .ok_or_else(not_one)?;
     Ok(Some(Span { months, days, millis: clock }))
+}
+
+/// Whether something is left below the milliseconds, which are rounded up.
+fn has_less_than_a_millisecond(span: &jiff::Span) -> bool {
+    span.get_microseconds() != 0 || span.get_nanoseconds() != 0
 }
 
 /// A span that is the same everywhere: what intervals are made of. A day of it is 24 hours.
@@ -248,7 +255,7 @@ pub(crate) fn parse_elapsed(text: &str) -> Result<Millis, Problem> {
         }
     };
     if span.months != 0 {
-        let message = "a month is not one length; an interval is";
+        let message = "a month is not one length; say it in days";
         return Err(Problem::new(0..text.len(), message).or(["@monthly"]));
     }
     let millis = span.days.checked_mul(DAY).and_then(|days| days.checked_add(span.millis));

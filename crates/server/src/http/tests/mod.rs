@@ -7,6 +7,7 @@ mod limits;
 mod queues;
 mod routes;
 mod schedules;
+mod times;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,6 +18,7 @@ use axum::extract::Request;
 use hence::Hence;
 use hence::testing::ManualClock;
 use hence_core::time::{Millis, Timestamp};
+use hence_core::when::Zone;
 use hence_store::memory::MemoryStore;
 use http::{HeaderMap, StatusCode};
 use serde_json::Value;
@@ -82,6 +84,7 @@ impl Api {
             guard: Guard::new(None),
             drain,
             bounds: Bounds::default(),
+            zone: Zone::UTC,
             started_at: Timestamp::from_millis(NOW),
             openapi: openapi::text().into(),
             queue_edits: tokio::sync::Mutex::new(()),

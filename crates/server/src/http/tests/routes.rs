@@ -12,8 +12,9 @@ async fn the_document_and_the_router_agree() {
     for (path, item) in document["paths"].as_object().unwrap() {
         let concrete = path.replace("{id}", "x").replace("{name}", "x").replace("{token}", "0.0.0");
         for method in METHODS {
-            // A job may be called `bulk`.
-            if path == "/v1/jobs/bulk" && method != "POST" {
+            // A job may be called `bulk`, and a schedule `preview`.
+            let is_name_too = ["/v1/jobs/bulk", "/v1/schedules/preview"].contains(&path.as_str());
+            if is_name_too && method != "POST" {
                 continue;
             }
             let answer = api.call(method, &concrete, "").await;

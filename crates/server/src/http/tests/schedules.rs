@@ -56,7 +56,7 @@ async fn nonsense_is_refused_by_name() {
         (r#"{"every":"1m","job":{"at":1}}"#, "job.at"),
         (r#"{"every":"1m","job":{"on_conflict":"keep"}}"#, "job.on_conflict"),
         (r#"{"every":"1m","job":{"qeue":"x"}}"#, "job.qeue"),
-        (r#"{"every":"1m","start":"noon"}"#, "start"),
+        (r#"{"every":"1m","start":"at 9"}"#, "start"),
     ];
     for (body, field) in rows {
         let answer = api.call("PUT", "/v1/schedules/s", body).await;

@@ -9,13 +9,16 @@ use hence_core::id::{JobId, Key, QueueName};
 use hence_core::input::Edit;
 use hence_core::job::{HttpTarget, JobSpec, KeyOnFailure, OnConflict, OnUnknown, Target};
 use hence_core::time::{Millis, Timestamp};
+use hence_core::when::{Reading, Understood};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
+use super::due::{self, DueIn, DueRead, both};
 use super::payload::PayloadIn;
 use super::retry::RetryIn;
 use super::target::TargetIn;
+use crate::http::errors::Problem;
 use crate::http::when::{self, Moment};
 
 /// A job to be. Everything may be left out: then it is due now, for a worker of the queue
@@ -42,6 +45,9 @@ pub(crate) struct JobIn<'a> {
     /// How long from now it is due.
     #[schema(value_type = Option<when::SpanIn>)]
     r#in: Option<Moment>,
+    /// The zone of times in words, and of days in a span; the server's when not given.
+    #[schema(example = "Europe/Paris")]
+    zone: Option<String>,
     /// What it carries, as any JSON value.
     #[serde(borrow)]
     #[schema(value_type = Option<serde_json::Value>)]
@@ -126,13 +132,19 @@ pub(crate) enum OnUnknownIn {
 }
 
 impl JobIn<'_> {
-    /// The job to be; `now` makes an `expires_at` comparable with an `in`.
+    /// The job to be, and what was understood by its time when that was in words.
     pub(crate) fn into_new_job(
         mut self,
-        now: Timestamp,
+        reading: &Reading<'_>,
         idempotency: Option<Idempotency>,
-    ) -> Result<NewJob, Rejection> {
-        let due = self.due()?;
+    ) -> Result<(NewJob, Option<Understood>), Problem> {
+        let zone = due::zone(self.zone.as_deref())?;
+        let reading = Reading { zone: zone.as_ref().unwrap_or(reading.zone), ..*reading };
+        let said = DueIn { at: self.at.as_ref(), r#in: self.r#in.as_ref(), zone: zone.as_ref() };
+        let DueRead { due, understood } = said.read(&reading)?;
+        if zone.is_some() && matches!(due, Due::Now) && self.expires_at.is_none() {
+            return Err(zone_of_nothing().into());
+        }
         let id = self.new_id()?;
         let expires_at = self.expires_at.take();
         let on_conflict = self.on_conflict.map(Into::into);
@@ -147,12 +159,12 @@ impl JobIn<'_> {
         };
         if let Some(instant) = expires_at {
             if job.spec.expires_after.is_some() {
-                return Err(both("expires_at", "expires_in"));
+                return Err(both("expires_at", "expires_in").into());
             }
-            let expires_at = instant.instant("expires_at")?;
-            job.spec.expires_after = Some(expires_after(due, now, expires_at)?);
+            let expires_at = instant.instant("expires_at", &reading)?;
+            job.spec.expires_after = Some(expires_after(due, reading.now, expires_at)?);
         }
-        Ok(job)
+        Ok((job, understood))
     }
 
     /// What a schedule makes jobs from: everything that is not about one job only.
@@ -162,6 +174,7 @@ impl JobIn<'_> {
             ("job.id_from", self.id_from.is_some()),
             ("job.at", self.at.is_some()),
             ("job.in", self.r#in.is_some()),
+            ("job.zone", self.zone.is_some()),
             ("job.expires_at", self.expires_at.is_some()),
             ("job.on_conflict", self.on_conflict.is_some()),
         ];
@@ -175,10 +188,6 @@ impl JobIn<'_> {
 
     fn queue_name(&self) -> Result<QueueName, Rejection> {
         self.queue.as_deref().map_or_else(|| Ok(QueueName::default_queue()), QueueName::new)
-    }
-
-    fn due(&self) -> Result<Due, Rejection> {
-        due(self.at.as_ref(), self.r#in.as_ref())
     }
 
     fn new_id(&self) -> Result<NewId, Rejection> {
@@ -234,6 +243,8 @@ pub(crate) struct EditIn<'a> {
     /// How long from now it is due.
     #[schema(value_type = Option<when::SpanIn>)]
     r#in: Option<Moment>,
+    /// The zone of times in words, and of days in a span; the server's when not given.
+    zone: Option<String>,
     /// What it carries, as any JSON value.
     #[serde(borrow)]
     #[schema(value_type = Option<serde_json::Value>)]
@@ -256,12 +267,20 @@ pub(crate) struct EditIn<'a> {
 }
 
 impl EditIn<'_> {
-    /// The core's edit.
-    pub(crate) fn into_edit(self, now: Timestamp) -> Result<Edit, Rejection> {
-        let due_at = match due(self.at.as_ref(), self.r#in.as_ref())? {
+    /// The core's edit, and what was understood by its time when that was in words.
+    pub(crate) fn into_edit(
+        self,
+        reading: &Reading<'_>,
+    ) -> Result<(Edit, Option<Understood>), Problem> {
+        let zone = due::zone(self.zone.as_deref())?;
+        let reading = Reading { zone: zone.as_ref().unwrap_or(reading.zone), ..*reading };
+        let said = DueIn { at: self.at.as_ref(), r#in: self.r#in.as_ref(), zone: zone.as_ref() };
+        let DueRead { due, understood } = said.read(&reading)?;
+        let due_at = match due {
+            Due::Now if zone.is_some() => return Err(zone_of_nothing().into()),
             Due::Now => None,
             Due::At(instant) => Some(instant),
-            Due::In(span) => Some(now.plus(span)),
+            Due::In(span) => Some(reading.now.plus(span)),
         };
         let payload = PayloadIn {
             json: self.payload,
@@ -278,19 +297,15 @@ impl EditIn<'_> {
             timeout: self.timeout.map(|span| span.span("timeout")).transpose()?,
         };
         if edit == Edit::default() {
-            return Err(Rejection::invalid("body", "must name at least one thing to change"));
+            let problem = "must name at least one thing to change";
+            return Err(Rejection::invalid("body", problem).into());
         }
-        Ok(edit)
+        Ok((edit, understood))
     }
 }
 
-fn due(at: Option<&Moment>, after: Option<&Moment>) -> Result<Due, Rejection> {
-    match (at, after) {
-        (Some(_), Some(_)) => Err(both("at", "in")),
-        (Some(at), None) => Ok(Due::At(at.instant("at")?)),
-        (None, Some(span)) => Ok(Due::In(span.span("in")?)),
-        (None, None) => Ok(Due::Now),
-    }
+fn zone_of_nothing() -> Rejection {
+    Rejection::invalid("zone", "says where a time is read, and no time is given; add at or in")
 }
 
 fn target(target: Option<TargetIn>, url: Option<String>) -> Result<Option<Target>, Rejection> {
@@ -327,10 +342,6 @@ fn as_written(rejection: Rejection, short: bool) -> Rejection {
         Rejection::TooLarge { field, size, max } => Rejection::too_long(rename(&field), size, max),
         other => other,
     }
-}
-
-fn both(one: &'static str, other: &'static str) -> Rejection {
-    Rejection::invalid(one, format!("and {other} are two ways to say the same; give one"))
 }
 
 impl From<OnConflictIn> for OnConflict {

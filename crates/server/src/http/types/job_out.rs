@@ -3,11 +3,13 @@
 use hence::client::Added;
 use hence_core::effect::Submitted;
 use hence_core::job::{AttemptRecord, Finish, JobView, KeyOnFailure, Lease, OnUnknown};
+use hence_core::when::Understood;
 use serde::Serialize;
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
 use super::Stamp;
+use super::due::UnderstoodOut;
 use super::payload::Inline;
 use super::retry::RetryOut;
 use super::target::TargetOut;
@@ -82,6 +84,9 @@ pub(crate) struct JobOut<'a> {
     /// The tick of the schedule that made it.
     #[serde(skip_serializing_if = "Option::is_none")]
     occurrence: Option<Stamp>,
+    /// What was understood by the time of this request, when it was in words.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) understood: Option<UnderstoodOut<'a>>,
 }
 
 /// The right to run a job until a moment.
@@ -172,6 +177,7 @@ impl<'a> JobOut<'a> {
             finish: view.finish.as_deref().map(FinishOut::from),
             schedule: job.occurrence.as_ref().map(|tick| tick.schedule.as_str()),
             occurrence: job.occurrence.as_ref().map(|tick| tick.at.into()),
+            understood: None,
         }
     }
 }
@@ -246,10 +252,14 @@ pub(crate) struct AddedOut<'a> {
     due_at_ms: i64,
     /// `created`, `replaced` or `kept`.
     how: &'static str,
+    /// What was understood by a time in words.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    understood: Option<UnderstoodOut<'a>>,
 }
 
-impl<'a> From<&'a Added> for AddedOut<'a> {
-    fn from(added: &'a Added) -> Self {
+impl<'a> AddedOut<'a> {
+    /// The answer to a submission in which this was understood by the time.
+    pub(crate) fn new(added: &'a Added, understood: Option<&'a Understood>) -> Self {
         let (job, progress) = (&*added.view.job, &added.view.progress);
         AddedOut {
             status: None,
@@ -264,6 +274,11 @@ impl<'a> From<&'a Added> for AddedOut<'a> {
                 Submitted::Created => "created",
                 Submitted::Replaced => "replaced",
                 Submitted::Kept => "kept",
+            },
+            // A job that was kept is due when it was, whatever this request said.
+            understood: match added.how {
+                Submitted::Created | Submitted::Replaced => understood.map(Into::into),
+                Submitted::Kept => None,
             },
         }
     }

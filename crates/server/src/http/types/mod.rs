@@ -1,10 +1,12 @@
 //! The wire: what callers send and see. Versioned by the path (`/v1`); apart from the core's
 //! types, so that neither can change the other by accident.
 
+pub(crate) mod due;
 pub(crate) mod job_in;
 pub(crate) mod job_out;
 pub(crate) mod lease;
 pub(crate) mod payload;
+pub(crate) mod plan;
 pub(crate) mod queue;
 pub(crate) mod retry;
 pub(crate) mod schedule;

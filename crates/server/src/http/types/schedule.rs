@@ -1,9 +1,9 @@
 //! Schedules on the wire.
 
-use hence_core::error::Rejection;
 use hence_core::id::{Key, ScheduleId};
 use hence_core::schedule::{Every, Fate, OccurrenceRecord, Schedule, ScheduleState};
 use hence_core::time::Timestamp;
+use hence_core::when::Reading;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
@@ -14,6 +14,7 @@ use super::job_out;
 use super::payload::Inline;
 use super::retry::RetryOut;
 use super::target::TargetOut;
+use crate::http::errors::Problem;
 use crate::http::when::{self, Moment};
 
 /// A schedule to be, or changed.
@@ -36,20 +37,20 @@ pub(crate) struct ScheduleIn<'a> {
 }
 
 impl ScheduleIn<'_> {
-    /// The core's schedule, checked. `existing` is the one of this id, `now` the time.
+    /// The core's schedule, checked. `existing` is the one of this id.
     pub(crate) fn into_schedule(
         self,
         id: ScheduleId,
         existing: Option<&Schedule>,
-        now: Timestamp,
-    ) -> Result<Schedule, Rejection> {
+        reading: &Reading<'_>,
+    ) -> Result<Schedule, Problem> {
         let interval = self.every.span("every")?;
         let same = existing.filter(|schedule| schedule.every.interval == interval);
         let start = match (&self.start, same) {
-            (Some(start), _) => start.instant("start")?,
+            (Some(start), _) => start.instant("start", reading)?,
             // Putting the same schedule again, as deployments do, must not shift its rhythm.
             (None, Some(schedule)) => schedule.every.start,
-            (None, None) => now.plus(interval),
+            (None, None) => reading.now.plus(interval),
         };
         let paused = self.paused.or(existing.map(|schedule| schedule.paused)).unwrap_or(false);
         let (queue, key, template) = self.job.into_template()?;
