@@ -20,6 +20,14 @@ const EXAMPLE_DEADLINE: Duration = Duration::from_mins(1);
 /// Programs that a step needs, and the Debian package that brings them.
 const PROGRAMS: [(&str, &str); 1] = [("git", "git")];
 
+/// What single tests need and are skipped without: a file or program, and its Debian package.
+const WANTED: [(&str, &str); 4] = [
+    ("strace", "strace"),
+    ("faketime", "libfaketime"),
+    ("nbdfuse", "libnbd-bin"),
+    ("mkfs.ext4", "e2fsprogs"),
+];
+
 /// Components of the compiler that a step needs, and how they are asked for their version.
 const COMPONENTS: [(&str, &[&str]); 2] =
     [("rustfmt", &["fmt", "--version"]), ("clippy", &["clippy", "--version"])];
@@ -128,7 +136,22 @@ fn tools(setup: &Setup) -> Result<Done> {
             install_package(program, package)?;
         }
     }
-    Ok(Done::with(Ended::Passed))
+    let mut tests = Tests::default();
+    for (name, package) in WANTED {
+        if !is_there(name)
+            && let Err(error) = install_package(name, package)
+        {
+            tests.skip(format!("what needs {name}: {error:#}"));
+        }
+    }
+    Ok(Done { ended: Ended::Passed, tests })
+}
+
+/// Whether there is a program, or a directory of libraries, with this name.
+fn is_there(name: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let lib = fs::read_dir("/usr/lib").into_iter().flatten().flatten().map(|entry| entry.path());
+    std::env::split_paths(&path).chain(lib).any(|dir| dir.join(name).exists())
 }
 
 /// Installs a Debian package, where that can be done without asking.
