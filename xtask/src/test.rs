@@ -12,10 +12,13 @@ use anyhow::{Context, Result, bail, ensure};
 
 use crate::report::{self, Ended, Step, Tests};
 use crate::run::{self, cargo};
-use crate::{docs, tidy};
+use crate::{docs, fuzz, tidy};
 
 /// How long one example may run: each is meant to show its point in a few seconds.
 const EXAMPLE_DEADLINE: Duration = Duration::from_mins(1);
+
+/// For each target in the normal run; `cargo xtask fuzz` takes as long as one likes.
+const FUZZ_SECONDS: u32 = 5;
 
 /// Programs that a step needs, and the Debian package that brings them.
 const PROGRAMS: [(&str, &str); 1] = [("git", "git")];
@@ -51,12 +54,13 @@ struct Setup {
 }
 
 /// Every step, in the order they are run: what fails fast comes first.
-const STEPS: [Row; 9] = [
+const STEPS: [Row; 10] = [
     Row { name: "tools", what: "what the other steps need; installs what is missing", run: tools },
     Row { name: "fmt", what: "cargo fmt --check", run: fmt },
     Row { name: "tidy", what: "the text lint of this repository", run: tidy_step },
     Row { name: "clippy", what: "cargo clippy on everything; warnings are errors", run: clippy },
     Row { name: "test", what: "all tests: unit, doc, conformance, model, end to end", run: tests },
+    Row { name: "fuzz", what: "every fuzz target for a few seconds", run: fuzzing },
     Row { name: "doc", what: "cargo doc; warnings are errors", run: doc },
     Row {
         name: "generated",
@@ -204,6 +208,17 @@ fn tests(setup: &Setup) -> Result<Done> {
         ))
     };
     Ok(Done { ended, tests })
+}
+
+/// The corpus has been replayed by the tests; this looks for more.
+fn fuzzing(setup: &Setup) -> Result<Done> {
+    if !run::answers("c++", &["--version"]) {
+        let why = "libFuzzer needs a C++ compiler; the corpus was replayed by the tests";
+        return Ok(Done::with(Ended::Skipped(why.to_owned())));
+    }
+    let fallen = fuzz::short(&setup.root, FUZZ_SECONDS)?;
+    ensure!(fallen.is_empty(), "{}", fallen.join("; "));
+    Ok(Done::with(Ended::Passed))
 }
 
 fn doc(setup: &Setup) -> Result<Done> {

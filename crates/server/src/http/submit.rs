@@ -30,7 +30,7 @@ pub(crate) struct BatchIn<'a> {
     /// The jobs, at most 1000.
     #[serde(borrow)]
     #[schema(value_type = Vec<JobIn<'_>>)]
-    jobs: Vec<&'a RawValue>,
+    pub(super) jobs: Vec<&'a RawValue>,
 }
 
 /// One job or many.
@@ -155,7 +155,7 @@ async fn submit_many(app: &App, text: &str, repeat: Option<&str>) -> Result<Resp
 }
 
 /// A job of many, and what was understood by its time when that was in words.
-fn new_job(
+pub(super) fn new_job(
     raw: &RawValue,
     reading: &Reading<'_>,
     repeat: Option<Idempotency>,
@@ -205,12 +205,12 @@ fn status_of(added: &Added) -> StatusCode {
 
 /// A batch has one field, so it is the first: one look tells it from a job, which has no such
 /// field.
-fn is_batch(text: &str) -> bool {
+pub(super) fn is_batch(text: &str) -> bool {
     let inner = text.trim_start().strip_prefix('{').map(str::trim_start);
     inner.is_some_and(|inner| inner.starts_with("\"jobs\""))
 }
 
-fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, Problem> {
+pub(super) fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, Problem> {
     const NAME: &str = "Idempotency-Key";
     let Some(value) = headers.get("idempotency-key") else { return Ok(None) };
     let max = limits::IDEMPOTENCY_KEY_BYTES_MAX;
