@@ -1,4 +1,4 @@
-//! The project's own commands: `cargo xtask test`, `tidy`, `docs`, `fuzz`.
+//! The project's own commands: `cargo xtask test`, `tidy`, `docs`, `fuzz`, `replay-blocks`.
 #![expect(clippy::print_stdout, reason = "a build tool talks to the person at the terminal")]
 
 mod agree;
@@ -27,6 +27,7 @@ Commands:
   tidy --rules                        Name the rules
   fuzz [TARGET] [--seconds N]         Fuzz whatever reads bytes of strangers; a minute each
   fuzz [TARGET] --keep                The same, and keep in the corpus what reached more
+  replay-blocks [STATES]              Cut the power of a recorded disk, 2000 times if not said
   docs                                Write the generated documents under docs/reference
   docs --check                        Compare them with what the code says
 ";
@@ -49,6 +50,8 @@ fn dispatch(args: &[String]) -> Result<bool> {
     match args.as_slice() {
         ["test", rest @ ..] => test::command(&root, rest),
         ["fuzz", rest @ ..] => fuzz::command(&root, rest),
+        ["replay-blocks"] => test::replay_blocks(&root, "2000"),
+        ["replay-blocks", states] => test::replay_blocks(&root, states),
         ["tidy"] => run_tidy(&root),
         ["tidy", "--ratchet"] => tidy::tighten(&root).map(|()| true),
         ["tidy", "--rules"] => {

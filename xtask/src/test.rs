@@ -210,6 +210,15 @@ fn tests(setup: &Setup) -> Result<Done> {
     Ok(Done { ended, tests })
 }
 
+/// The test that cuts the power, with more states than in the normal run.
+pub(crate) fn replay_blocks(root: &Path, states: &str) -> Result<bool> {
+    ensure!(states.parse::<u32>().is_ok(), "the number of states must be one, not {states}");
+    let args = ["test", "--package", "hence-e2e", "--test", "power_loss"];
+    let (well, tests) = run::stream_tests(cargo(root, &args).env("HENCE_STATES", states))?;
+    ensure!(tests.skipped_count == 0, "it cannot be done on this machine; the reason is above");
+    Ok(well)
+}
+
 /// The corpus has been replayed by the tests; this looks for more.
 fn fuzzing(setup: &Setup) -> Result<Done> {
     if !run::answers("c++", &["--version"]) {
