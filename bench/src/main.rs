@@ -29,10 +29,6 @@ use anyhow::{Result, bail};
 use report::Report;
 use scenarios::SCENARIOS;
 
-/// The one of the binary.
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     match run(&args) {

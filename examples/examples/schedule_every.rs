@@ -7,11 +7,10 @@ use std::time::Duration;
 
 use hence::Hence;
 use hence::core::effect::Delivery;
-use hence::core::id::{HandlerName, QueueName, ScheduleId};
+use hence::core::id::{HandlerName, ScheduleId};
 use hence::core::job::{JobSpec, Target};
-use hence::core::schedule::{Every, Schedule};
-use hence::core::time::{Millis, Timestamp};
-use hence::store::MemoryStore;
+use hence::core::schedule::Schedule;
+use hence::store::{LedgerRequest, MemoryStore};
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -25,15 +24,9 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         .await?;
     let client = hence.client();
 
-    let schedule = Schedule {
-        id: ScheduleId::new("heartbeat")?,
-        every: Every { start: client.now(), interval: Millis::new(200) },
-        queue: QueueName::default_queue(),
-        key: None,
-        template: JobSpec::new(Target::Handler(HandlerName::new("tick")?)),
-        paused: false,
-    };
-    let id = client.put_schedule(schedule).await?.schedule.id.clone();
+    let id = ScheduleId::new("heartbeat")?;
+    let template = JobSpec::new(Target::Handler(HandlerName::new("tick")?));
+    client.schedule_jobs(id.clone(), Schedule::when("@every 200ms"), template).await?;
     let mut due = Vec::new();
     while due.len() < 5 {
         let tick = tokio::time::timeout(Duration::from_secs(2), ticks.recv()).await?;
@@ -41,10 +34,10 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         println!("tick of {tick}");
         due.push(tick);
     }
-    client.remove_schedule(id.clone()).await?;
-    for occurrence in client.occurrences(id, Timestamp::MAX, 10).await? {
-        println!("accounted for: {} {:?}", occurrence.at, occurrence.fate);
+    for record in client.occurrences(LedgerRequest::newest(id.clone(), 10)).await? {
+        println!("accounted for: {} {:?}", record.last, record.fate);
     }
+    client.remove_schedule(id).await?;
     hence.shutdown(Duration::from_secs(1)).await;
     let apart = due.windows(2).all(|pair| pair[1].since(pair[0]).get() % 200 == 0);
     if apart { Ok(()) } else { Err("the ticks are not whole intervals apart".into()) }

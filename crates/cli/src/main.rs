@@ -15,10 +15,6 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-/// A job is a dozen small allocations, most of them freed by another thread than made them.
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
 fn main() -> ExitCode {
     hence_fail::arm();
     let cli = args::Cli::parse();

@@ -7,8 +7,9 @@ use alloc::vec::Vec;
 
 use crate::id::{JobNumber, QueueName, ScheduleId, Token, WorkerName};
 use crate::job::{AttemptRecord, Finish, Job, Progress};
+use crate::ledger::OccurrenceRecord;
 use crate::queue::QueueSettings;
-use crate::schedule::{OccurrenceRecord, ScheduleState};
+use crate::schedule::{ScheduleProgress, ScheduleState};
 use crate::time::Timestamp;
 
 /// Where a live job stands in its queue: the order in which jobs are handed out, and the place
@@ -97,20 +98,34 @@ pub enum Change {
         /// Where it is kept.
         place: FinishedPlace,
     },
-    /// A schedule was put, or advanced to its next tick.
+    /// A schedule was put, new or changed.
     SchedulePut {
         /// The schedule, whole.
-        state: ScheduleState,
+        state: Box<ScheduleState>,
     },
-    /// A schedule was removed.
+    /// A schedule that was put before has come further.
+    ScheduleAdvanced {
+        /// Which.
+        id: ScheduleId,
+        /// How far.
+        progress: Box<ScheduleProgress>,
+    },
+    /// A schedule was removed, and its ledger with it.
     ScheduleRemoved {
         /// Which.
         id: ScheduleId,
     },
-    /// A tick was accounted for.
+    /// A tick, or a run of ticks, was accounted for.
     OccurrenceRecorded {
         /// What became of it.
         record: OccurrenceRecord,
+    },
+    /// Old records of a schedule's ledger are forgotten.
+    LedgerForgotten {
+        /// Whose.
+        schedule: ScheduleId,
+        /// Those whose last tick is before this instant.
+        before: Timestamp,
     },
     /// A queue's settings were changed.
     QueuePut {

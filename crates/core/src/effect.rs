@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 
 use crate::change::{Change, Place};
 use crate::error::Rejection;
-use crate::id::{JobName, QueueName, Token};
+use crate::id::{JobName, QueueName, ScheduleId, Token};
 use crate::input::Ticket;
 use crate::job::{Job, JobView, Lease};
 use crate::queue::QueueView;
@@ -44,6 +44,35 @@ pub enum Effect {
         /// At most so many.
         limit: usize,
     },
+    /// Read the ledger of a schedule, oldest first; answer with `Recalled`.
+    Recall {
+        /// Whose.
+        schedule: ScheduleId,
+        /// Records whose last tick is after this instant …
+        after: Timestamp,
+        /// … and not after this one.
+        until: Timestamp,
+        /// At most so many.
+        limit: usize,
+    },
+    /// Something that people should know of, and nobody asked for.
+    Notice(Notice),
+}
+
+/// Something that people should know of.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Notice {
+    /// A new zone database moved the next tick of a schedule.
+    TickMoved {
+        /// Whose.
+        schedule: ScheduleId,
+        /// The release that the old one was computed with.
+        zones: Arc<str>,
+        /// When it was to be.
+        before: Option<Timestamp>,
+        /// When it is now.
+        after: Option<Timestamp>,
+    },
 }
 
 const _: () = assert!(size_of::<Effect>() <= 96, "box what makes effects larger");
@@ -78,7 +107,7 @@ pub enum Answer {
     /// Done; nothing more to say.
     Done,
     /// A schedule.
-    Schedule(ScheduleState),
+    Schedule(Box<ScheduleState>),
     /// Schedules, in order of id.
     Schedules(Vec<ScheduleState>),
     /// A queue.

@@ -166,6 +166,15 @@ fn fnv1a(bytes: &[u8]) -> u64 {
     hash.wrapping_mul(0xff51_afd7_ed55_8ccd) ^ (hash >> 29)
 }
 
+/// A number for a schedule and a tick, as good as random and the same for ever: moving it moves
+/// jobs of schedules that are spread.
+pub(crate) fn spread_of(schedule: &str, tick: i64) -> u64 {
+    let mut hash = fnv1a(schedule.as_bytes()) ^ (tick as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    hash = (hash ^ (hash >> 33)).wrapping_mul(0xff51_afd7_ed55_8ccd);
+    hash = (hash ^ (hash >> 33)).wrapping_mul(0xc4ce_b9fe_1a85_ec53);
+    hash ^ (hash >> 33)
+}
+
 /// A fencing token: epoch and counter in one number, so that it grows with every delivery of a
 /// shard, across restarts, without a write of its own. Shown as `shard.epoch.counter`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]

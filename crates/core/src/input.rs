@@ -6,6 +6,7 @@ use alloc::vec::Vec;
 
 use crate::id::{HandlerName, JobName, QueueName, ScheduleId, Token, WorkerName};
 use crate::job::{Job, Payload, Progress, Submission};
+use crate::ledger::OccurrenceRecord;
 use crate::queue::QueueSettings;
 use crate::schedule::Schedule;
 use crate::time::{Millis, Timestamp};
@@ -13,6 +14,11 @@ use crate::time::{Millis, Timestamp};
 /// Marks a request so that its answer finds the way back. The core only hands it through.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Ticket(pub u64);
+
+impl Ticket {
+    /// Nobody waits for the answer: there will be none.
+    pub(crate) const NOBODY: Ticket = Ticket(u64::MAX);
+}
 
 /// Something happened.
 #[derive(Clone, PartialEq, Debug)]
@@ -51,6 +57,15 @@ pub enum Input {
         /// The jobs, in order.
         jobs: Vec<(Arc<Job>, Progress)>,
         /// Whether the store has more after these.
+        more: bool,
+    },
+    /// The answer to [`Effect::Recall`](crate::effect::Effect::Recall).
+    Recalled {
+        /// Whose ledger.
+        schedule: ScheduleId,
+        /// The records, oldest first.
+        records: Vec<OccurrenceRecord>,
+        /// Whether the ledger has more of what was asked for.
         more: bool,
     },
     /// Finished jobs were swept from the store; so many of them were dead.
@@ -126,14 +141,27 @@ pub enum Request {
     },
     /// Put a schedule, new or changed.
     PutSchedule(Box<Schedule>),
-    /// Remove a schedule; jobs it made stay.
+    /// Remove a schedule and its ledger; jobs it made stay.
     RemoveSchedule(ScheduleId),
-    /// Stop or resume a schedule's ticking.
+    /// Stop a schedule's ticking.
     PauseSchedule {
         /// Which.
         id: ScheduleId,
-        /// Whether it is to rest.
-        paused: bool,
+        /// Why; may be empty.
+        note: Arc<str>,
+    },
+    /// Let a schedule tick again.
+    ResumeSchedule(ScheduleId),
+    /// Make jobs of ticks of the past that made none.
+    Backfill {
+        /// Of which schedule.
+        id: ScheduleId,
+        /// From this instant on …
+        from: Timestamp,
+        /// … up to and with this one.
+        until: Timestamp,
+        /// Jobs at least this far apart.
+        pace: Millis,
     },
     /// Make a job of the schedule now, outside its rhythm.
     TriggerSchedule(ScheduleId),
@@ -143,6 +171,11 @@ pub enum Request {
     ListSchedules {
         /// After which; from the beginning when not given.
         after: Option<ScheduleId>,
+        /// How many at most.
+        limit: usize,
+    },
+    /// Show the schedules that fail the self-check: no next tick and no reason, or overdue.
+    CheckSchedules {
         /// How many at most.
         limit: usize,
     },

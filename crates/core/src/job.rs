@@ -422,6 +422,11 @@ impl Submission {
     /// Every rule about a submission that does not depend on other jobs.
     pub fn check(&self, now: Timestamp) -> Result<(), Rejection> {
         self.spec.check()?;
+        if crate::schedule::is_reserved(self.name.id.as_str()) {
+            // A tick finds its name free without asking the store.
+            let problem = "ends like the id of a schedule's job; choose another ending";
+            return Err(Rejection::invalid("id", problem));
+        }
         check_due(self.due_at, now)
     }
 }

@@ -50,6 +50,7 @@ mod flow;
 pub mod id;
 pub mod input;
 pub mod job;
+pub mod ledger;
 pub mod limits;
 pub mod queue;
 pub mod retry;

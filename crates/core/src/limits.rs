@@ -61,6 +61,30 @@ pub const QUEUES_MAX: usize = 10_000;
 pub const SCHEDULES_MAX: usize = 1_000_000;
 /// The shortest interval of a schedule.
 pub const EVERY_MIN: Millis = Millis::new(100);
+/// How late a tick may be and still count as in time: beyond a day it is another day's tick.
+pub const GRACE_MAX: Millis = Millis::from_secs(24 * 3600);
+/// The window into which a schedule's jobs are spread.
+pub const SPREAD_MAX: Millis = Millis::from_secs(24 * 3600);
+/// Missed ticks that a schedule may ask to be run after all: each becomes a job at once.
+pub const MISFIRE_LAST_MAX: u32 = 1_000;
+/// The pace of catching up and of a backfill: slower than a job a day is never done.
+pub const PACE_MAX: Millis = Millis::from_secs(24 * 3600);
+/// Ticks that wait for the end of a job: they are written with every tick of their schedule.
+pub const WAITING_TICKS_MAX: usize = 100;
+/// Ticks of one backfill: each becomes a job, and a mistaken year must not become a million.
+pub const BACKFILL_TICKS_MAX: u64 = 10_000;
+/// The note of a pause: a sentence or two.
+pub const PAUSE_NOTE_BYTES_MAX: usize = 500;
+/// How long the ledger remembers, at least: less could not be looked at.
+pub const LEDGER_RETENTION_MIN: Millis = Millis::from_secs(60);
+/// How long the ledger remembers, at most.
+pub const LEDGER_RETENTION_MAX: Millis = RETENTION_MAX;
+/// Ticks acted on in one call: bounds how long everything else waits for them.
+pub const TICKS_PER_CALL_MAX: usize = 1_000;
+/// Ticks looked at one by one in a single step, where they cannot be counted at once.
+pub const TICKS_WALKED_MAX: usize = 10_000;
+/// Records of the ledger read in one page.
+pub const RECALL_MAX: usize = 1_000;
 /// How long after the epoch a schedule may start: the year 2300, within every calendar's reach.
 pub const START_MAX: Millis = Millis::from_secs(330 * 365 * 24 * 3600);
 /// Times a job may take its process down with it before it is set aside as dead.
@@ -79,6 +103,10 @@ pub const BACKOFF_FIRST_DEFAULT: Millis = Millis::from_secs(1);
 pub const BACKOFF_CAP_DEFAULT: Millis = Millis::from_secs(3600);
 /// Default jitter: enough to part a herd, little enough to stay predictable.
 pub const JITTER_PERCENT_DEFAULT: u8 = 10;
+/// Default grace of a tick, when its next one is not due before: long enough for a restart.
+pub const GRACE_DEFAULT: Millis = Millis::from_secs(60);
+/// Default time that the ledger remembers: a quarter's worth of "did it run?".
+pub const LEDGER_RETENTION_DEFAULT: Millis = Millis::from_secs(90 * 24 * 3600);
 /// Default time for one attempt.
 pub const TIMEOUT_DEFAULT: Millis = Millis::from_secs(30);
 /// Default time a finished job can still be looked at.
@@ -101,6 +129,10 @@ pub const HANDLERS_DEFAULT: u32 = 1_024;
 const _: () = {
     assert!(SCHEDULE_ID_BYTES_MAX + 1 + 24 <= JOB_ID_BYTES_MAX, "an occurrence's id must fit");
     assert!(LEASE_MIN.get() < LEASE_DEFAULT.get() && LEASE_DEFAULT.get() <= LEASE_MAX.get());
+    assert!(
+        (MISFIRE_LAST_MAX as usize) < TICKS_WALKED_MAX,
+        "the last ticks of many are found in one step"
+    );
     assert!(
         TIMEOUT_MIN.get() < TIMEOUT_DEFAULT.get() && TIMEOUT_DEFAULT.get() <= TIMEOUT_MAX.get()
     );

@@ -85,10 +85,32 @@ impl fmt::Debug for Timestamp {
 impl fmt::Display for Timestamp {
     /// RFC 3339 with milliseconds, as every answer shows it.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match jiff::Timestamp::from_millisecond(self.0) {
-            Ok(instant) => write!(f, "{instant:.3}"),
-            Err(_) => write!(f, "{}ms", self.0),
+        let Ok(instant) = jiff::Timestamp::from_millisecond(self.0) else {
+            return write!(f, "{}ms", self.0);
+        };
+        let wall = jiff::tz::Offset::UTC.to_datetime(instant);
+        if wall.year() < 0 {
+            return write!(f, "{instant:.3}");
         }
+        // Written digit by digit: an answer has several instants a job, and the general way takes
+        // as long as the rest of it.
+        let mut text = *b"0000-00-00T00:00:00.000Z";
+        let parts = [
+            (0..4, wall.year() as u32),
+            (5..7, wall.month() as u32),
+            (8..10, wall.day() as u32),
+            (11..13, wall.hour() as u32),
+            (14..16, wall.minute() as u32),
+            (17..19, wall.second() as u32),
+            (20..23, wall.millisecond() as u32),
+        ];
+        for (place, mut rest) in parts {
+            for digit in text[place].iter_mut().rev() {
+                *digit = b'0' + (rest % 10) as u8;
+                rest /= 10;
+            }
+        }
+        f.write_str(core::str::from_utf8(&text).unwrap_or_default())
     }
 }
 
@@ -123,5 +145,14 @@ mod tests {
             Timestamp::from_millis(1_789_000_000_123).to_string(),
             "2026-09-10T00:26:40.123Z"
         );
+        assert_eq!(Timestamp::MAX.to_string(), "9223372036854775807ms");
+        // From the year -9999 to 9999, with every field at its ends now and then.
+        let step = 86_399_999_u64 * 37 + 1;
+        let first = Timestamp::from_millis(-377_705_023_201_000);
+        for nth in 0..100_000 {
+            let instant = first.plus(Millis::new(nth * 2 * step));
+            let Ok(known) = jiff::Timestamp::from_millisecond(instant.as_millis()) else { break };
+            assert_eq!(instant.to_string(), alloc::format!("{known:.3}"));
+        }
     }
 }

@@ -37,6 +37,7 @@ mod scenarios {
     mod keys;
     mod leases;
     mod manage;
+    mod policies;
     mod queues;
     mod recovery;
     mod retries;

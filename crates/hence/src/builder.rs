@@ -367,7 +367,8 @@ fn shard_config(node: WorkerName, config: &Config) -> ShardConfig {
 fn snapshot(recovered: Recovered) -> Snapshot {
     let queues = recovered.queues.into_iter();
     let queues = queues.map(|(name, settings)| Change::QueuePut { name, settings });
-    let schedules = recovered.schedules.into_iter().map(|state| Change::SchedulePut { state });
+    let schedules =
+        recovered.schedules.into_iter().map(|state| Change::SchedulePut { state: state.into() });
     let active = recovered.active.into_iter().flat_map(rebuild);
     Snapshot {
         next_number: recovered.next_number,

@@ -9,12 +9,12 @@ use std::time::Duration;
 use hence_core::effect::{Answer, Delivery, Submitted};
 use hence_core::id::{JobName, QueueName, ScheduleId, ShardId, Token, WorkerName};
 use hence_core::input::{Edit, Nack, Request};
-use hence_core::job::{AttemptRecord, JobView, Payload};
+use hence_core::job::{AttemptRecord, JobSpec, JobView, Payload};
 use hence_core::limits;
 use hence_core::queue::{QueueSettings, QueueView};
-use hence_core::schedule::{OccurrenceRecord, Schedule, ScheduleState};
+use hence_core::schedule::{OccurrenceRecord, Schedule, ScheduleDraft, ScheduleState};
 use hence_core::time::{Millis, Timestamp};
-use hence_store::{Capabilities, Cursor, Filter, ListRequest, Pressure, Store};
+use hence_store::{Capabilities, Cursor, Filter, LedgerRequest, ListRequest, Pressure, Store};
 
 use crate::clock::Clock;
 use crate::error::Error;
@@ -344,18 +344,52 @@ impl Client {
         schedule(self.inner.mailbox.ask(Request::PutSchedule(Box::new(new))).await?)
     }
 
-    /// Removes a schedule; jobs it made stay.
+    /// Removes a schedule and its ledger; jobs it made stay.
     pub async fn remove_schedule(&self, id: ScheduleId) -> Result<(), Error> {
         done(self.inner.mailbox.ask(Request::RemoveSchedule(id)).await?)
     }
 
-    /// Stops or resumes a schedule's ticking.
-    pub async fn pause_schedule(
+    /// Reads a schedule from words and puts it, new or changed: [`Schedule::cron`],
+    /// [`Schedule::every`], [`Schedule::when`].
+    pub async fn schedule_jobs(
         &self,
         id: ScheduleId,
-        paused: bool,
+        draft: ScheduleDraft,
+        template: JobSpec,
     ) -> Result<ScheduleState, Error> {
-        schedule(self.inner.mailbox.ask(Request::PauseSchedule { id, paused }).await?)
+        self.put_schedule(draft.build(id, template, self.now())?).await
+    }
+
+    /// Stops a schedule's ticking; the note says why, and may be empty.
+    pub async fn pause_schedule(&self, id: ScheduleId, note: &str) -> Result<ScheduleState, Error> {
+        let note = Arc::from(note);
+        schedule(self.inner.mailbox.ask(Request::PauseSchedule { id, note }).await?)
+    }
+
+    /// Lets a schedule tick again. Ticks of the pause are accounted for as skipped.
+    pub async fn resume_schedule(&self, id: ScheduleId) -> Result<ScheduleState, Error> {
+        schedule(self.inner.mailbox.ask(Request::ResumeSchedule(id)).await?)
+    }
+
+    /// Makes jobs of ticks from one instant up to and with another that made none, at least `pace`
+    /// apart. Comes back at once; the schedule shows how far it has come.
+    pub async fn backfill(
+        &self,
+        id: ScheduleId,
+        from: Timestamp,
+        until: Timestamp,
+        pace: Millis,
+    ) -> Result<ScheduleState, Error> {
+        schedule(self.inner.mailbox.ask(Request::Backfill { id, from, until, pace }).await?)
+    }
+
+    /// The self-check: schedules that have neither a next tick nor a reason, or are overdue.
+    pub async fn check_schedules(&self, limit: usize) -> Result<Vec<ScheduleState>, Error> {
+        let limit = limit.clamp(1, limits::PAGE_MAX);
+        match self.inner.mailbox.ask(Request::CheckSchedules { limit }).await? {
+            Answer::Schedules(schedules) => Ok(schedules),
+            other => unexpected(&other),
+        }
     }
 
     /// Makes a job of the schedule now, outside its rhythm.
@@ -381,15 +415,13 @@ impl Client {
         }
     }
 
-    /// The newest occurrences of a schedule before an instant, newest first.
+    /// A page of a schedule's ledger: what became of its ticks.
     pub async fn occurrences(
         &self,
-        id: ScheduleId,
-        before: Timestamp,
-        limit: usize,
+        request: LedgerRequest,
     ) -> Result<Vec<OccurrenceRecord>, Error> {
-        let limit = limit.clamp(1, limits::PAGE_MAX);
-        Ok(self.inner.store.occurrences(SHARD, id, before, limit).await?)
+        let limit = request.limit.clamp(1, limits::PAGE_MAX);
+        Ok(self.inner.store.occurrences(SHARD, LedgerRequest { limit, ..request }).await?)
     }
 
     /// Changes a queue's settings, whole.
@@ -472,7 +504,7 @@ fn done(answer: Answer) -> Result<(), Error> {
 
 fn schedule(answer: Answer) -> Result<ScheduleState, Error> {
     match answer {
-        Answer::Schedule(state) => Ok(state),
+        Answer::Schedule(state) => Ok(*state),
         other => unexpected(&other),
     }
 }

@@ -17,7 +17,7 @@ use hence_core::input::Found;
 use hence_core::queue::Counts;
 use hence_core::time::Timestamp;
 use hence_fail::{Act, Point, reach};
-use hence_store::{ErrorKind, ShardBatch, Store, StoreError, StoredJob};
+use hence_store::{ErrorKind, LedgerRequest, ShardBatch, Store, StoreError, StoredJob};
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
@@ -81,6 +81,7 @@ impl Over {
 pub(crate) enum Read {
     Find(JobName),
     Load { queue: QueueName, after: Place, limit: usize },
+    Recall(LedgerRequest),
     Sweep(Timestamp),
 }
 
@@ -352,7 +353,7 @@ impl Reader {
             for read in std::iter::once(first).chain(reads.try_iter()) {
                 match read {
                     Read::Find(name) => names.push(name),
-                    Read::Load { .. } | Read::Sweep(_) => others.push(read),
+                    Read::Load { .. } | Read::Recall(_) | Read::Sweep(_) => others.push(read),
                 }
             }
             if !names.is_empty() {
@@ -383,6 +384,15 @@ impl Reader {
                 let more = page.len() >= limit;
                 let jobs = page.into_iter().map(|live| (live.job, live.progress)).collect();
                 drop(self.mailbox.send(Message::Loaded { queue, jobs, more }));
+                Ok(())
+            }
+            Read::Recall(request) => {
+                let records = self.patiently(Point::ReadLoad, || {
+                    self.store.occurrences(self.shard, request.clone())
+                })?;
+                let more = records.len() >= request.limit;
+                let schedule = request.schedule;
+                drop(self.mailbox.send(Message::Recalled { schedule, records, more }));
                 Ok(())
             }
             Read::Sweep(now) => {

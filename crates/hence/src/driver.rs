@@ -13,7 +13,7 @@ use hence_core::input::{Input, Nack, Request, Ticket};
 use hence_core::shard::Shard;
 use hence_core::time::{Millis, Timestamp};
 use hence_fail::{Point, reach};
-use hence_store::{Pressure, Store};
+use hence_store::{LedgerOrder, LedgerRequest, Pressure, Store};
 use tokio::sync::oneshot;
 
 use crate::clock::Clock;
@@ -168,6 +168,10 @@ impl Driver {
                 self.reading -= 1;
                 self.shard.handle(now, Input::Loaded { queue, jobs, more });
             }
+            Message::Recalled { schedule, records, more } => {
+                self.reading -= 1;
+                self.shard.handle(now, Input::Recalled { schedule, records, more });
+            }
             Message::Swept(all) => {
                 self.reading -= 1;
                 for (queue, dead) in all {
@@ -222,6 +226,15 @@ impl Driver {
                 Effect::Load { queue, after, limit } => {
                     work.after.push(After::Read(Read::Load { queue, after, limit }));
                 }
+                Effect::Recall { schedule, after, until, limit } => {
+                    let instant = Millis::new(1);
+                    let (from, until) = (after.plus(instant), until.plus(instant));
+                    let order = LedgerOrder::Oldest;
+                    let request =
+                        LedgerRequest { schedule, from, until, after: None, order, limit };
+                    work.after.push(After::Read(Read::Recall(request)));
+                }
+                Effect::Notice(notice) => self.observers.see(Event::Noticed(&notice)),
             }
         }
         self.sweep(now, &mut work);

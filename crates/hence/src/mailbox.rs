@@ -7,9 +7,10 @@ use std::time::Duration;
 
 use hence_core::effect::{Answer, Delivery};
 use hence_core::error::Rejection;
-use hence_core::id::{HandlerName, JobId, JobName, QueueName, Token, WorkerName};
+use hence_core::id::{HandlerName, JobId, JobName, QueueName, ScheduleId, Token, WorkerName};
 use hence_core::input::{Found, Report, Request};
 use hence_core::job::{Job, Progress};
+use hence_core::ledger::OccurrenceRecord;
 use hence_core::time::{Millis, Timestamp};
 use tokio::sync::oneshot;
 
@@ -39,6 +40,11 @@ pub(crate) enum Message {
     Loaded {
         queue: QueueName,
         jobs: Vec<(Arc<Job>, Progress)>,
+        more: bool,
+    },
+    Recalled {
+        schedule: ScheduleId,
+        records: Vec<OccurrenceRecord>,
         more: bool,
     },
     Swept(Vec<(QueueName, u64)>),

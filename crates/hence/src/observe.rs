@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hence_core::change::Change;
-use hence_core::effect::Delivery;
+use hence_core::effect::{Delivery, Notice};
 use hence_core::job::{AttemptEnd, AttemptRecord, Outcome};
-use hence_core::schedule::Fate;
+use hence_core::ledger::{Fate, OccurrenceRecord};
 use hence_core::time::Timestamp;
 
 /// Something worth a metric or a log line.
@@ -36,6 +36,8 @@ pub enum Event<'a> {
     },
     /// The store ran out of room, or has room again.
     StoreFull(bool),
+    /// Something that people should know of, and nobody asked for.
+    Noticed(&'a Notice),
 }
 
 /// Sees everything; must be quick, since the work waits for it.
@@ -76,6 +78,10 @@ fn log(event: Event<'_>) {
             tracing::warn!(%error, "commit failed, trying again");
         }
         Event::StoreFull(true) => tracing::warn!("the store is full: new jobs are refused"),
+        Event::Noticed(Notice::TickMoved { schedule, zones, before, after }) => tracing::warn!(
+            target: "hence::schedule", %schedule, %zones, before = ?before, after = ?after,
+            "a new zone database moved the next tick"
+        ),
         Event::StoreFull(false) => tracing::info!("the store has room again"),
     }
 }
@@ -118,25 +124,42 @@ fn log_change(change: &Change) {
             target: "hence::job", job = %job.name, number = job.number.0, "forgotten"
         ),
         Change::SchedulePut { state } => tracing::debug!(
-            target: "hence::schedule", schedule = %state.schedule.id, next_at = ?state.next_at,
-            paused = state.schedule.paused, "put"
+            target: "hence::schedule", schedule = %state.schedule.id,
+            next_at = ?state.progress.next_at, paused = state.schedule.paused.is_some(), "put"
+        ),
+        Change::ScheduleAdvanced { id, progress } => tracing::trace!(
+            target: "hence::schedule", schedule = %id, next_at = ?progress.next_at, "advanced"
+        ),
+        Change::LedgerForgotten { schedule, before } => tracing::debug!(
+            target: "hence::schedule", %schedule, %before, "ledger cut"
         ),
         Change::ScheduleRemoved { id } => {
             tracing::info!(target: "hence::schedule", schedule = %id, "removed");
         }
-        Change::OccurrenceRecorded { record } => match record.fate {
-            Fate::Ran(job) | Fate::Triggered(job) => tracing::info!(
-                target: "hence::schedule", schedule = %record.schedule, at = %record.at,
-                number = job.0, "ticked"
-            ),
-            Fate::Coalesced(ticks) => tracing::warn!(
-                target: "hence::schedule", schedule = %record.schedule, until = %record.at, ticks,
-                "missed ticks coalesced"
-            ),
-        },
+        Change::OccurrenceRecorded { record } => log_record(record),
         Change::QueuePut { name, settings } => {
             tracing::info!(target: "hence::queue", queue = %name, ?settings, "settings changed");
         }
+    }
+}
+
+fn log_record(record: &OccurrenceRecord) {
+    let (schedule, fate) = (&record.schedule, record.fate.as_str());
+    match record.fate {
+        Fate::Ran(job) | Fate::Late(job, _) | Fate::Triggered(job) | Fate::Backfilled(job) => {
+            tracing::info!(
+                target: "hence::schedule", %schedule, at = %record.last, number = job.0, fate,
+                "ticked"
+            );
+        }
+        Fate::Skipped(reason) => tracing::warn!(
+            target: "hence::schedule", %schedule, first = %record.first, last = %record.last,
+            ticks = record.count, fate, reason = reason.as_str(), "ticks made no job"
+        ),
+        Fate::Coalesced => tracing::warn!(
+            target: "hence::schedule", %schedule, first = %record.first, last = %record.last,
+            ticks = record.count, fate, "ticks made no job"
+        ),
     }
 }
 

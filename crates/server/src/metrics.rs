@@ -10,6 +10,7 @@ use hence::observe::{Event, Observer};
 use hence_core::change::Change;
 use hence_core::id::QueueName;
 use hence_core::job::{AttemptEnd, AttemptRecord};
+use hence_core::ledger::Fate;
 use hence_core::queue::QueueView;
 use http::StatusCode;
 use prometheus_client::encoding::EncodeLabelSet;
@@ -36,7 +37,7 @@ const CHANGES: [f64; 9] = [1.0, 4.0, 16.0, 64.0, 256.0, 1_024.0, 4_096.0, 16_384
 struct Row(&'static str, &'static str, &'static str, &'static str);
 
 /// The metrics of the server: name, type, labels, meaning.
-const ROWS: [Row; 13] = [
+const ROWS: [Row; 14] = [
     Row("hence_jobs_submitted_total", "counter", "queue", "Jobs accepted since the store was made"),
     Row("hence_deliveries_total", "counter", "queue", "Jobs handed out since the store was made"),
     Row(
@@ -50,6 +51,12 @@ const ROWS: [Row; 13] = [
         "counter",
         "queue, outcome",
         "Jobs that ended since the store was made, by how",
+    ),
+    Row(
+        "hence_ticks_total",
+        "counter",
+        "fate, reason",
+        "Ticks of schedules accounted for since the start of the process, by what became of them",
     ),
     Row(
         "hence_jobs_pending",
@@ -95,6 +102,27 @@ struct OutcomeLabel {
 }
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug, EncodeLabelSet)]
+struct FateLabel {
+    fate: &'static str,
+    /// Why a tick was skipped; empty for others.
+    reason: &'static str,
+}
+
+impl FateLabel {
+    fn of(fate: Fate) -> Self {
+        let reason = match fate {
+            Fate::Skipped(reason) => reason.as_str(),
+            Fate::Ran(_)
+            | Fate::Late(..)
+            | Fate::Coalesced
+            | Fate::Triggered(_)
+            | Fate::Backfilled(_) => "",
+        };
+        FateLabel { fate: fate.as_str(), reason }
+    }
+}
+
+#[derive(Clone, PartialEq, Eq, Hash, Debug, EncodeLabelSet)]
 struct RouteLabel {
     route: Arc<str>,
 }
@@ -123,6 +151,7 @@ pub struct Metrics {
     delivered: Family<QueueLabel, Counter>,
     attempts: Family<EndLabel, Counter>,
     finished: Family<OutcomeLabel, Counter>,
+    ticks: Family<FateLabel, Counter>,
     pending: Family<QueueLabel, Gauge<u64, AtomicU64>>,
     running: Family<QueueLabel, Gauge<u64, AtomicU64>>,
     dead: Family<QueueLabel, Gauge<u64, AtomicU64>>,
@@ -159,6 +188,7 @@ impl Default for Metrics {
             delivered: Family::default(),
             attempts: Family::default(),
             finished: Family::default(),
+            ticks: Family::default(),
             pending: Family::default(),
             running: Family::default(),
             dead: Family::default(),
@@ -194,6 +224,7 @@ impl Metrics {
         next!(self.delivered);
         next!(self.attempts);
         next!(self.finished);
+        next!(self.ticks);
         next!(self.pending);
         next!(self.running);
         next!(self.dead);
@@ -312,7 +343,10 @@ impl Observer for Metrics {
             Event::StoreFull(full) => {
                 self.store_full.set(u64::from(full));
             }
-            Event::Changed(_) | Event::CommitFailed { .. } => {}
+            Event::Changed(Change::OccurrenceRecorded { record }) => {
+                self.ticks.get_or_create(&FateLabel::of(record.fate)).inc_by(record.count);
+            }
+            Event::Changed(_) | Event::CommitFailed { .. } | Event::Noticed(_) => {}
         }
     }
 }
@@ -351,6 +385,7 @@ fn write<T>(lock: &RwLock<T>) -> std::sync::RwLockWriteGuard<'_, T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use hence_core::ledger::{OccurrenceRecord, SkipReason};
     use hence_core::queue::{Counts, QueueSettings};
 
     fn view(name: &str, pending: u64) -> QueueView {
@@ -372,6 +407,15 @@ mod tests {
         // A family without members is not shown.
         let label = EndLabel { queue: Arc::from("mail"), end: end(AttemptEnd::Failed) };
         metrics.attempts.get_or_create(&label).inc();
+        let record = OccurrenceRecord {
+            schedule: hence_core::id::ScheduleId::new("s").unwrap(),
+            first: hence_core::time::Timestamp::EPOCH,
+            last: hence_core::time::Timestamp::EPOCH,
+            count: 7,
+            decided_at: hence_core::time::Timestamp::EPOCH,
+            fate: Fate::Skipped(SkipReason::Misfire),
+        };
+        metrics.observe(Event::Changed(&Change::OccurrenceRecorded { record }));
         let text = metrics.render(&[view("mail", 3)]);
         for Row(name, kind, _, _) in &ROWS {
             let family = name.strip_suffix("_total").unwrap_or(name);
@@ -379,6 +423,8 @@ mod tests {
         }
         assert!(text.contains("hence_jobs_pending{queue=\"mail\"} 3"), "{text}");
         assert!(text.contains("hence_http_requests_total{route=\"/v1/jobs\",status=\"200\"} 1"));
+        let ticks = "hence_ticks_total{fate=\"skipped\",reason=\"misfire\"} 7";
+        assert!(text.contains(ticks), "{text}");
         assert!(text.contains("hence_store_full 1"));
     }
 

@@ -10,12 +10,14 @@ use hence_core::change::{Change, FinishedPlace, LeaseGrant, Place};
 use hence_core::id::{JobNumber, QueueName, ShardId, Token, WorkerName};
 use hence_core::job::{AttemptRecord, Finish, Job, Lease, Outcome, Progress};
 use hence_core::queue::Counts;
+use hence_core::schedule::ScheduleProgress;
 use hence_core::time::Timestamp;
 use hence_store::{ShardBatch, StoreError, codec};
 
 use crate::attempts::Attempts;
 use crate::keys::{self, KeyBuffer, Order};
 use crate::kv::{Kv, WriteBatch};
+use crate::ledgers::Ledgers;
 use crate::names::Names;
 use crate::shard::{Held, Holder, NumberMap, Shard};
 use crate::values::{self, ShardRecord, Spot};
@@ -64,6 +66,7 @@ pub(crate) struct Draft<'a> {
     effects: Effects,
     attempts: Attempts<'a>,
     names: Names,
+    ledgers: Ledgers,
 }
 
 impl<'a> Draft<'a> {
@@ -74,7 +77,8 @@ impl<'a> Draft<'a> {
             ..Effects::default()
         };
         let attempts = Attempts::new(shard, &state.attempted);
-        Draft { shard, state, effects, attempts, names: Names::default() }
+        let (names, ledgers) = (Names::default(), Ledgers::default());
+        Draft { shard, state, effects, attempts, names, ledgers }
     }
 
     pub(crate) fn sequence(&self) -> u64 {
@@ -135,10 +139,7 @@ impl<'a> Draft<'a> {
                 self.finished(job, *progress, finish, ended.as_deref(), *keep_payload, out)
             }
             Change::JobForgotten { job, place } => self.forgotten(job, *place, out),
-            other => {
-                self.rest(other, out);
-                Ok(())
-            }
+            other => self.rest(other, out),
         }
     }
 
@@ -339,20 +340,29 @@ impl<'a> Draft<'a> {
         self.effects.puts.insert(queue.clone(), place);
     }
 
-    /// Schedules, occurrences and settings: stored, and not kept in memory.
-    fn rest(&self, change: &Change, out: &mut Output<'_>) {
+    /// Schedules, their ledgers and settings: stored, and not kept in memory.
+    fn rest(&mut self, change: &Change, out: &mut Output<'_>) -> Result<(), StoreError> {
         match change {
             Change::SchedulePut { state } => {
-                let key = out.key.named(keys::SCHEDULE, self.shard, state.schedule.id.as_str());
-                out.batch.put_with(key, |value| codec::encode_schedule(state, value));
+                let id = state.schedule.id.as_str();
+                let key = out.key.named(keys::SCHEDULE, self.shard, id);
+                out.batch.put_with(key, |value| codec::encode_schedule(&state.schedule, value));
+                self.put_progress(id, &state.progress, out);
+            }
+            Change::ScheduleAdvanced { id, progress } => {
+                self.put_progress(id.as_str(), progress, out);
             }
             Change::ScheduleRemoved { id } => {
-                out.batch.delete(out.key.named(keys::SCHEDULE, self.shard, id.as_str()));
+                for kind in [keys::SCHEDULE, keys::SCHEDULE_PROGRESS] {
+                    out.batch.delete(out.key.named(kind, self.shard, id.as_str()));
+                }
+                self.ledgers.forget(self.shard, id, None, out)?;
             }
             Change::OccurrenceRecorded { record } => {
-                let order = out.next_order();
-                let key = out.key.occurrence(self.shard, &record.schedule, record.at, order);
-                out.batch.put_with(key, |value| codec::encode_occurrence(record, value));
+                self.ledgers.record(self.shard, record, out);
+            }
+            Change::LedgerForgotten { schedule, before } => {
+                self.ledgers.forget(self.shard, schedule, Some(*before), out)?;
             }
             Change::QueuePut { name, settings } => {
                 let key = out.key.named(keys::SETTINGS, self.shard, name.as_str());
@@ -365,6 +375,12 @@ impl<'a> Draft<'a> {
             | Change::JobFinished { .. }
             | Change::JobForgotten { .. } => unreachable!("jobs are dealt with above"),
         }
+        Ok(())
+    }
+
+    fn put_progress(&self, id: &str, progress: &ScheduleProgress, out: &mut Output<'_>) {
+        let key = out.key.named(keys::SCHEDULE_PROGRESS, self.shard, id);
+        out.batch.put_with(key, |value| codec::encode_schedule_progress(progress, value));
     }
 }
 

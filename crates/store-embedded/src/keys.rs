@@ -17,7 +17,8 @@
 //! Q shard queue                           settings                 → settings
 //! G shard queue                           a queue that had a job   → nothing
 //! S shard id                              a schedule               → schedule
-//! O shard id 0 at order                   an occurrence            → occurrence
+//! T shard id                              how far it has come      → its progress
+//! O shard id 0 last number                a record of its ledger   → occurrence
 //! M shard                                 the shard itself         → see `values`
 //! Z                                       the store itself         → number of shards
 //! ```
@@ -25,6 +26,7 @@
 use hence_core::change::{FinishedPlace, Place};
 use hence_core::id::{JobName, JobNumber, QueueName, ScheduleId, ShardId};
 use hence_core::job::Outcome;
+use hence_core::ledger::LedgerPlace;
 use hence_core::time::Timestamp;
 
 pub(crate) const LIVE: u8 = b'J';
@@ -39,6 +41,7 @@ pub(crate) const COUNTS: u8 = b'C';
 pub(crate) const SETTINGS: u8 = b'Q';
 pub(crate) const QUEUE: u8 = b'G';
 pub(crate) const SCHEDULE: u8 = b'S';
+pub(crate) const SCHEDULE_PROGRESS: u8 = b'T';
 pub(crate) const OCCURRENCE: u8 = b'O';
 pub(crate) const SHARD: u8 = b'M';
 /// The one key without a shard.
@@ -108,7 +111,7 @@ impl KeyBuffer {
         self.start(kind, shard).number(number.0)
     }
 
-    /// Counts, settings, a queue or a schedule.
+    /// Counts, settings, a queue, a schedule or its progress.
     pub(crate) fn named(&mut self, kind: u8, shard: ShardId, name: &str) -> &[u8] {
         self.start(kind, shard);
         self.bytes.extend_from_slice(name.as_bytes());
@@ -119,11 +122,10 @@ impl KeyBuffer {
         &mut self,
         shard: ShardId,
         schedule: &ScheduleId,
-        at: Timestamp,
-        order: Order,
+        place: LedgerPlace,
     ) -> &[u8] {
-        self.start(OCCURRENCE, shard).text(schedule.as_str()).instant(at);
-        self.order(order)
+        self.start(OCCURRENCE, shard).text(schedule.as_str());
+        self.instant(place.last).number(place.number.0)
     }
 
     pub(crate) fn shard(&mut self, shard: ShardId) -> &[u8] {
@@ -210,7 +212,7 @@ pub(crate) fn number_in(key: &[u8]) -> Option<JobNumber> {
     Some(JobNumber(u64::from_be_bytes(number.try_into().ok()?)))
 }
 
-/// The last twelve bytes of an attempt's or an occurrence's key.
+/// The last twelve bytes of an attempt's key.
 pub(crate) fn order_in(key: &[u8]) -> Option<Order> {
     let at = key.len().checked_sub(12)?;
     let (commit, index) = key[at..].split_at(8);

@@ -23,6 +23,7 @@ mod engine;
 mod error;
 mod keys;
 pub mod kv;
+mod ledgers;
 mod list;
 mod mend;
 mod names;
@@ -37,13 +38,13 @@ use std::sync::Arc;
 
 use futures::FutureExt;
 use hence_core::change::Place;
-use hence_core::id::{Epoch, JobName, JobNumber, QueueName, ScheduleId, ShardId};
+use hence_core::id::{Epoch, JobName, JobNumber, QueueName, ShardId};
 use hence_core::job::AttemptRecord;
 use hence_core::schedule::OccurrenceRecord;
 use hence_core::time::Timestamp;
 use hence_store::{
-    Answer, Capabilities, ListRequest, LiveJob, Page, Pressure, Recovered, ShardBatch, Store,
-    StoreError, StoredJob, Tier,
+    Answer, Capabilities, LedgerRequest, ListRequest, LiveJob, Page, Pressure, Recovered,
+    ShardBatch, Store, StoreError, StoredJob, Tier,
 };
 
 pub use mend::repair;
@@ -171,11 +172,9 @@ impl Store for EmbeddedStore {
     fn occurrences(
         &self,
         shard: ShardId,
-        schedule: ScheduleId,
-        before: Timestamp,
-        limit: usize,
+        request: LedgerRequest,
     ) -> Answer<'_, Vec<OccurrenceRecord>> {
-        async move { self.engine.occurrences(shard, &schedule, before, limit) }.boxed()
+        async move { self.engine.occurrences(shard, &request) }.boxed()
     }
 
     fn sweep(

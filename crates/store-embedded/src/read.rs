@@ -8,11 +8,13 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use hence_core::change::Place;
-use hence_core::id::{JobName, JobNumber, QueueName, ScheduleId, ShardId};
+use hence_core::id::{JobName, JobNumber, QueueName, ShardId};
 use hence_core::job::{AttemptRecord, Lease};
-use hence_core::schedule::OccurrenceRecord;
+use hence_core::schedule::{OccurrenceRecord, ScheduleState};
 use hence_core::time::Timestamp;
-use hence_store::{FinishedJob, LiveJob, Recovered, StoreError, StoredJob, codec};
+use hence_store::{
+    FinishedJob, LedgerOrder, LedgerRequest, LiveJob, Recovered, StoreError, StoredJob, codec,
+};
 
 use crate::engine::Engine;
 use crate::error::failed;
@@ -62,12 +64,32 @@ impl Engine {
             recovered.queues.push((queue_in(key)?, codec::decode_queue(&value)?));
             Ok(())
         })?;
-        each_with_prefix(&self.kv, &keys::prefix(keys::SCHEDULE, shard), |_, value| {
-            recovered.schedules.push(codec::decode_schedule(&copy(&value))?);
-            Ok(())
-        })?;
+        recovered.schedules = self.schedules(shard)?;
         recovered.active = self.active(shard)?;
         Ok(recovered)
+    }
+
+    /// Schedules and how far they have come: two records each, in the same order.
+    fn schedules(&self, shard: ShardId) -> Result<Vec<ScheduleState>, StoreError> {
+        let mut progress = Vec::new();
+        let prefix = keys::prefix(keys::SCHEDULE_PROGRESS, shard);
+        each_with_prefix(&self.kv, &prefix, |key, value| {
+            progress.push((key[keys::HEAD..].to_vec(), codec::decode_schedule_progress(&value)?));
+            Ok(())
+        })?;
+        let mut progress = progress.into_iter();
+        let mut states = Vec::new();
+        each_with_prefix(&self.kv, &keys::prefix(keys::SCHEDULE, shard), |key, value| {
+            let schedule = Arc::new(codec::decode_schedule(&copy(&value))?);
+            match progress.next() {
+                Some((id, progress)) if id == key[keys::HEAD..] => {
+                    states.push(ScheduleState { schedule, progress });
+                    Ok(())
+                }
+                _ => Err(values::malformed("schedule without its progress")),
+            }
+        })?;
+        Ok(states)
     }
 
     pub(crate) fn get(
@@ -112,18 +134,22 @@ impl Engine {
     pub(crate) fn occurrences(
         &self,
         shard: ShardId,
-        schedule: &ScheduleId,
-        before: Timestamp,
-        limit: usize,
+        request: &LedgerRequest,
     ) -> Result<Vec<OccurrenceRecord>, StoreError> {
         drop(self.shard(shard)?);
-        let from = keys::text_prefix(keys::OCCURRENCE, shard, schedule.as_str());
-        let mut to = from.clone();
-        to.extend_from_slice(&keys::instant_bytes(before));
+        let (low, high) = request.bounds();
         let mut found = Vec::new();
-        let span = Span::between(&from, &to);
-        scan(&self.kv, span, Direction::Backward, |_, value| {
-            if found.len() == limit {
+        if low >= high {
+            return Ok(found);
+        }
+        let key = |place| KeyBuffer::default().occurrence(shard, &request.schedule, place).to_vec();
+        let (from, to) = (key(low), key(high));
+        let direction = match request.order {
+            LedgerOrder::Newest => Direction::Backward,
+            LedgerOrder::Oldest => Direction::Forward,
+        };
+        scan(&self.kv, Span::between(&from, &to), direction, |_, value| {
+            if found.len() == request.limit {
                 return Ok(ControlFlow::Break(()));
             }
             found.push(codec::decode_occurrence(&value)?);

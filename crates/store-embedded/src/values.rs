@@ -25,7 +25,7 @@ use crate::keys::{instant_bytes, instant_from, outcome_byte, outcome_from};
 const SPOT_LIVE: u8 = 0;
 const SPOT_FINISHED: u8 = 1;
 const SHARD_VERSION: u8 = 1;
-const STORE_VERSION: u8 = 1;
+const STORE_VERSION: u8 = 2;
 
 /// Where the job of a name is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

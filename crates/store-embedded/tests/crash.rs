@@ -19,8 +19,8 @@ use hence_core::retry::RetryPolicy;
 use hence_core::schedule::{Fate, OccurrenceRecord};
 use hence_core::time::{Millis, Timestamp};
 use hence_store::{
-    Answer, ErrorKind, Filter, ListRequest, MemoryStore, Pressure, Recovered, ShardBatch, Store,
-    StoreError, StoredJob,
+    Answer, ErrorKind, Filter, LedgerRequest, ListRequest, MemoryStore, Pressure, Recovered,
+    ShardBatch, Store, StoreError, StoredJob,
 };
 use hence_store_embedded::kv::fake_disk::{FakeDisk, Faulty};
 use hence_store_embedded::kv::{Background, Options};
@@ -166,7 +166,9 @@ fn changes(commit: u64) -> Vec<Change> {
         _ => changes.push(Change::OccurrenceRecorded {
             record: OccurrenceRecord {
                 schedule: schedule(),
-                at: at(commit as i64),
+                first: at(commit as i64),
+                last: at(commit as i64),
+                count: 1,
                 decided_at: at(commit as i64),
                 fate: Fate::Ran(JobNumber(first)),
             },
@@ -210,7 +212,7 @@ fn snapshot(store: &dyn Store) -> Snapshot {
     let due = now(store.due(SHARD, queue(), Place::FIRST, 10_000)).expect("due");
     let attempts = numbers
         .map(|number| now(store.attempts(SHARD, JobNumber(number))).expect("attempts").len());
-    let occurrences = store.occurrences(SHARD, schedule(), Timestamp::MAX, 1_000);
+    let occurrences = store.occurrences(SHARD, LedgerRequest::newest(schedule(), 1_000));
     Snapshot {
         recovered: now(store.recover(SHARD)).expect("recovered"),
         jobs: now(store.list(SHARD, request)).expect("listed").jobs,

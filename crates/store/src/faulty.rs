@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Poll;
 
 use futures::FutureExt;
-use hence_core::id::{Epoch, JobName, JobNumber, QueueName, ScheduleId, ShardId};
+use hence_core::id::{Epoch, JobName, JobNumber, QueueName, ShardId};
 use hence_core::job::AttemptRecord;
 use hence_core::schedule::OccurrenceRecord;
 use hence_core::time::Timestamp;
@@ -17,8 +17,8 @@ use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
 use crate::{
-    Answer, Capabilities, ErrorKind, ListRequest, LiveJob, Page, Place, Pressure, Recovered,
-    ShardBatch, Store, StoreError, StoredJob,
+    Answer, Capabilities, ErrorKind, LedgerRequest, ListRequest, LiveJob, Page, Place, Pressure,
+    Recovered, ShardBatch, Store, StoreError, StoredJob,
 };
 
 /// How often what goes wrong: probabilities per call, each from 0 to 1. The three last exclude each
@@ -219,11 +219,9 @@ impl<S: Store + ?Sized> Store for Faulty<S> {
     fn occurrences(
         &self,
         shard: ShardId,
-        schedule: ScheduleId,
-        before: Timestamp,
-        limit: usize,
+        request: LedgerRequest,
     ) -> Answer<'_, Vec<OccurrenceRecord>> {
-        self.call(move |inner| inner.occurrences(shard, schedule, before, limit))
+        self.call(move |inner| inner.occurrences(shard, request))
     }
 
     fn sweep(

@@ -24,7 +24,8 @@
 //! - **S9 ownership** — `acquire` gives a higher epoch each time; a shard has at most one owner.
 //! - **S10 bytes** — payloads, names and results come back as they were given, byte by byte.
 //! - **S11 history** — attempts and occurrences are returned in order; a finished job is visible
-//!   while `now < keep_until` and not after; at that instant its time is up.
+//!   while `now < keep_until` and not after; at that instant its time is up. A ledger loses what is
+//!   forgotten of it, goes with its schedule, and loses nothing else.
 //! - **S12 pressure** — an engine that runs out of room says so before a commit of finished work
 //!   fails.
 
@@ -35,8 +36,9 @@ use futures::future::BoxFuture;
 pub use hence_core::change::{Change, FinishedPlace, LeaseGrant, Place};
 use hence_core::id::{Epoch, JobName, JobNumber, Key, QueueName, ScheduleId, ShardId};
 use hence_core::job::{AttemptRecord, Finish, Job, JobState, JobView, Lease, Progress};
+pub use hence_core::ledger::{LedgerPlace, OccurrenceRecord};
 use hence_core::queue::{Counts, QueueSettings};
-use hence_core::schedule::{OccurrenceRecord, ScheduleState};
+use hence_core::schedule::ScheduleState;
 use hence_core::time::Timestamp;
 
 pub mod codec;
@@ -88,13 +90,11 @@ pub trait Store: Send + Sync + 'static {
     /// The ended attempts of a job, in order (S11).
     fn attempts(&self, shard: ShardId, number: JobNumber) -> Answer<'_, Vec<AttemptRecord>>;
 
-    /// The newest occurrences of a schedule, newest first, before an instant (S11).
+    /// Records of a schedule's ledger, by place (S11).
     fn occurrences(
         &self,
         shard: ShardId,
-        schedule: ScheduleId,
-        before: Timestamp,
-        limit: usize,
+        request: LedgerRequest,
     ) -> Answer<'_, Vec<OccurrenceRecord>>;
 
     /// Removes finished jobs whose time is up, at most about `limit`, and says how many dead ones
@@ -245,6 +245,54 @@ pub struct Recovered {
     pub schedules: Vec<ScheduleState>,
     /// Running jobs, and waiting jobs that hold their key, by number.
     pub active: Vec<LiveJob>,
+}
+
+/// Which records of a ledger, which page.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct LedgerRequest {
+    /// Of this schedule.
+    pub schedule: ScheduleId,
+    /// Whose last tick is at or after this …
+    pub from: Timestamp,
+    /// … and before this.
+    pub until: Timestamp,
+    /// Where the last page ended.
+    pub after: Option<LedgerPlace>,
+    /// Which come first.
+    pub order: LedgerOrder,
+    /// How many at most.
+    pub limit: usize,
+}
+
+/// Which records of a ledger come first.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum LedgerOrder {
+    /// The newest.
+    Newest,
+    /// The oldest.
+    Oldest,
+}
+
+impl LedgerRequest {
+    /// All records of a schedule, the newest first.
+    pub fn newest(schedule: ScheduleId, limit: usize) -> Self {
+        let (from, until) = (Timestamp::MIN, Timestamp::MAX);
+        LedgerRequest { schedule, from, until, after: None, order: LedgerOrder::Newest, limit }
+    }
+
+    /// The places that are asked for: from the first, to before the second.
+    pub fn bounds(&self) -> (LedgerPlace, LedgerPlace) {
+        let edge = |last: Timestamp| LedgerPlace { last, number: JobNumber(0) };
+        let (low, high) = (edge(self.from), edge(self.until));
+        match (self.after, self.order) {
+            (None, _) => (low, high),
+            (Some(after), LedgerOrder::Newest) => (low, high.min(after)),
+            (Some(after), LedgerOrder::Oldest) => {
+                let number = JobNumber(after.number.0.saturating_add(1));
+                (low.max(LedgerPlace { number, ..after }), high)
+            }
+        }
+    }
 }
 
 /// Which jobs, which page.

@@ -20,8 +20,8 @@ use hence_core::time::Timestamp;
 
 use crate::{
     Answer, Capabilities, Change, Cursor, ErrorKind, Filter, FinishedJob, FinishedPlace,
-    LeaseGrant, ListRequest, LiveJob, Page, Place, Pressure, Recovered, ShardBatch, Store,
-    StoreError, StoredJob, Tier,
+    LeaseGrant, LedgerOrder, LedgerPlace, LedgerRequest, ListRequest, LiveJob, Page, Place,
+    Pressure, Recovered, ShardBatch, Store, StoreError, StoredJob, Tier,
 };
 
 /// A store in memory. Clones share what it holds, so that a test can drop one handle, as a dying
@@ -45,7 +45,7 @@ struct Shard {
     counts: BTreeMap<QueueName, Counts>,
     queues: BTreeMap<QueueName, QueueSettings>,
     schedules: BTreeMap<ScheduleId, ScheduleState>,
-    occurrences: BTreeMap<(ScheduleId, Timestamp), Vec<OccurrenceRecord>>,
+    occurrences: BTreeMap<(ScheduleId, LedgerPlace), OccurrenceRecord>,
 }
 
 type FinishedKey = (Timestamp, JobNumber);
@@ -149,19 +149,9 @@ impl Store for MemoryStore {
     fn occurrences(
         &self,
         shard: ShardId,
-        schedule: ScheduleId,
-        before: Timestamp,
-        limit: usize,
+        request: LedgerRequest,
     ) -> Answer<'_, Vec<OccurrenceRecord>> {
-        self.with(shard, |shard| {
-            let range = (schedule.clone(), Timestamp::MIN)..(schedule, before);
-            let newest_first = shard.occurrences.range(range).rev();
-            newest_first
-                .flat_map(|(_, records)| records.iter().rev())
-                .take(limit)
-                .cloned()
-                .collect()
-        })
+        self.with(shard, |shard| shard.ledger(&request))
     }
 
     fn sweep(
@@ -259,14 +249,21 @@ impl Shard {
             }
             Change::JobForgotten { place, .. } => self.forget(place, None),
             Change::SchedulePut { state } => {
-                self.schedules.insert(state.schedule.id.clone(), state);
+                self.schedules.insert(state.schedule.id.clone(), *state);
+            }
+            Change::ScheduleAdvanced { id, progress } => {
+                let state = self.schedules.get_mut(&id);
+                state.expect("a change speaks of a schedule").progress = *progress;
             }
             Change::ScheduleRemoved { id } => {
                 self.schedules.remove(&id);
+                self.occurrences.retain(|(schedule, _), _| *schedule != id);
             }
             Change::OccurrenceRecorded { record } => {
-                let key = (record.schedule.clone(), record.at);
-                self.occurrences.entry(key).or_default().push(record);
+                self.occurrences.insert((record.schedule.clone(), record.place()), record);
+            }
+            Change::LedgerForgotten { schedule, before } => {
+                self.occurrences.retain(|(of, place), _| *of != schedule || place.last >= before);
             }
             Change::QueuePut { name, settings } => {
                 self.queues.insert(name, settings);
@@ -371,6 +368,21 @@ impl Shard {
                 (done.finish.keep_until > now).then(|| StoredJob::Finished(done.clone()))
             }
         }
+    }
+
+    fn ledger(&self, request: &LedgerRequest) -> Vec<OccurrenceRecord> {
+        let (low, high) = request.bounds();
+        let fits = |place: LedgerPlace| low <= place && place < high;
+        let of = |(schedule, place): &(ScheduleId, LedgerPlace)| {
+            *schedule == request.schedule && fits(*place)
+        };
+        let mut found: Vec<_> =
+            self.occurrences.iter().filter(|(key, _)| of(key)).map(|(_, it)| it.clone()).collect();
+        if request.order == LedgerOrder::Newest {
+            found.reverse();
+        }
+        found.truncate(request.limit);
+        found
     }
 
     fn list(&self, request: &ListRequest) -> Page {

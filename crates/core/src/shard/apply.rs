@@ -14,6 +14,7 @@ use crate::time::Timestamp;
 
 use super::Shard;
 use super::index::{Alarm, Entry, Lane, Seat};
+use super::ticks::Scheduled;
 
 impl Shard {
     /// Takes in a fact. Deciding and recovery both end here.
@@ -41,12 +42,21 @@ impl Shard {
             Change::JobForgotten { job, place } => self.apply_forgotten(job, *place),
             Change::SchedulePut { state } => self.apply_schedule(state),
             Change::ScheduleRemoved { id } => {
-                let next = self.schedules.remove(id).and_then(|old| old.next_at);
-                if let Some(next) = next {
-                    self.ticks.remove(&(next, id.clone()));
+                if let Some(wake) = self.schedules.remove(id).and_then(|old| old.wake) {
+                    self.wakes.remove(&(wake, id.clone()));
                 }
+                self.stale.remove(id);
+                self.recalls.remove(id);
             }
-            Change::OccurrenceRecorded { record: _ } => {}
+            Change::ScheduleAdvanced { id, progress } => {
+                let Some(scheduled) = self.schedules.get_mut(id) else {
+                    unreachable!("only a schedule comes further");
+                };
+                scheduled.state.progress = (**progress).clone();
+                self.set_wake(id);
+            }
+            Change::OccurrenceRecorded { record: _ }
+            | Change::LedgerForgotten { schedule: _, before: _ } => {}
             Change::QueuePut { name, settings } => {
                 let at = self.queue_at(name);
                 self.queues[at].settings = settings.clone();
@@ -252,13 +262,9 @@ impl Shard {
 
     fn apply_schedule(&mut self, state: &ScheduleState) {
         let id = state.schedule.id.clone();
-        if let Some(next) = self.schedules.get(&id).and_then(|old| old.next_at) {
-            self.ticks.remove(&(next, id.clone()));
-        }
-        if let Some(next) = state.next_at {
-            self.ticks.insert((next, id.clone()));
-        }
-        self.schedules.insert(id, state.clone());
+        let wake = self.schedules.get(&id).and_then(|old| old.wake);
+        self.schedules.insert(id.clone(), Scheduled { state: state.clone(), wake });
+        self.set_wake(&id);
     }
 
     /// The lease of a running job ends; the job has no seat afterwards.

@@ -8,12 +8,15 @@
 //! window (see `window.rs`).
 
 mod apply;
+mod backfill;
+mod catch_up;
 mod dispatch;
 mod finish;
 mod index;
 mod manage;
 mod schedules;
 mod submit;
+mod ticks;
 mod views;
 mod window;
 
@@ -30,10 +33,12 @@ use crate::input::{Input, Request, Ticket};
 use crate::job::{JobState, Lease, Outcome, Target};
 use crate::limits;
 use crate::queue::Counts;
-use crate::schedule::ScheduleState;
+use crate::schedule::earlier;
 use crate::time::{Millis, Timestamp};
 
+use backfill::Recall;
 use index::{Alarm, Entry, KeyState, Map, Queue, new_map};
+use ticks::Scheduled;
 
 /// What an operator may set about a shard.
 #[derive(Clone, Debug)]
@@ -99,11 +104,17 @@ pub struct Shard {
     /// The queues that have jobs in the store only.
     far: BTreeSet<usize>,
     keys: Map<(usize, crate::id::Key), KeyState>,
-    schedules: BTreeMap<ScheduleId, ScheduleState>,
-    /// The next tick of every schedule that is not paused.
-    ticks: BTreeSet<(Timestamp, ScheduleId)>,
+    schedules: BTreeMap<ScheduleId, Scheduled>,
+    /// When something is to be done about schedules: a tick, a backfill, a cut of the ledger.
+    wakes: BTreeSet<(Timestamp, ScheduleId)>,
     /// No tick before this: there was no room for its job.
     ticks_from: Timestamp,
+    /// Schedules whose next tick was computed with another zone database.
+    stale: BTreeSet<ScheduleId>,
+    /// What is known of the ledgers of schedules that are being backfilled.
+    recalls: BTreeMap<ScheduleId, Recall>,
+    /// Jobs of schedules that ended in this call.
+    ended_runs: Vec<(ScheduleId, JobNumber)>,
     handlers: BTreeSet<HandlerName>,
     alarms: BTreeSet<(Timestamp, Alarm)>,
 
@@ -146,8 +157,11 @@ impl Shard {
             far: BTreeSet::new(),
             keys: new_map(seed),
             schedules: BTreeMap::new(),
-            ticks: BTreeSet::new(),
+            wakes: BTreeSet::new(),
             ticks_from: Timestamp::MIN,
+            stale: BTreeSet::new(),
+            recalls: BTreeMap::new(),
+            ended_runs: Vec::new(),
             handlers: BTreeSet::new(),
             alarms: BTreeSet::new(),
             ready_jobs: [0; index::LANES],
@@ -168,6 +182,7 @@ impl Shard {
         }
         shard.adopt_counts(&snapshot.counts);
         shard.note_unresolved();
+        shard.note_stale();
         shard
     }
 
@@ -183,6 +198,9 @@ impl Shard {
             Input::Handlers(names) => self.set_handlers(names),
             Input::Found { name, found } => self.found(now, &name, found),
             Input::Loaded { queue, jobs, more } => self.loaded(&queue, jobs, more),
+            Input::Recalled { schedule, records, more } => {
+                self.recalled(&schedule, &records, more);
+            }
             Input::Swept { queue, dead } => self.swept(&queue, dead),
             Input::StoreFull(full) => self.store_full = full,
             Input::Drain => self.draining = true,
@@ -203,12 +221,7 @@ impl Shard {
     /// When [`Input::Tick`] is wanted next, if nothing else happens.
     pub fn deadline(&self) -> Option<Timestamp> {
         let alarm = self.alarms.first().map(|(at, _)| *at);
-        let tick = self.ticks.first().filter(|_| !self.draining);
-        let tick = tick.map(|(at, _)| (*at).max(self.ticks_from));
-        match (alarm, tick) {
-            (Some(alarm), Some(tick)) => Some(alarm.min(tick)),
-            (alarm, tick) => alarm.or(tick),
-        }
+        earlier(alarm, self.schedules_deadline())
     }
 
     /// The counts of the queues that changed since this was last asked.
@@ -239,15 +252,22 @@ impl Shard {
 
     /// Everything that follows from the time and from what was just changed.
     fn advance(&mut self, now: Timestamp) {
-        self.tick_schedules(now);
-        while let Some((at, alarm)) = self.alarms.first().copied() {
-            if at > now {
+        let mut budget = ticks::BUDGET;
+        loop {
+            self.tick_schedules(now, &mut budget);
+            while let Some((at, alarm)) = self.alarms.first().copied() {
+                if at > now {
+                    break;
+                }
+                self.alarms.pop_first();
+                self.ring(now, alarm);
+            }
+            self.dispatch(now);
+            // A job that ended just now may be what a tick waits for.
+            if self.ended_runs.is_empty() {
                 break;
             }
-            self.alarms.pop_first();
-            self.ring(now, alarm);
         }
-        self.dispatch(now);
         self.load_windows();
         self.wake_workers();
     }
@@ -283,10 +303,15 @@ impl Shard {
             }
             Request::PutSchedule(schedule) => self.put_schedule(now, *schedule),
             Request::RemoveSchedule(id) => self.remove_schedule(id),
-            Request::PauseSchedule { id, paused } => self.pause_schedule(now, &id, paused),
+            Request::PauseSchedule { id, note } => self.pause_schedule(now, &id, &note),
+            Request::ResumeSchedule(id) => self.resume_schedule(now, &id),
+            Request::Backfill { id, from, until, pace } => {
+                self.backfill(now, &id, (from, until), pace)
+            }
             Request::TriggerSchedule(id) => self.trigger_schedule(now, &id),
             Request::ShowSchedule(id) => self.show_schedule(&id),
             Request::ListSchedules { after, limit } => Ok(self.list_schedules(after, limit)),
+            Request::CheckSchedules { limit } => Ok(self.check_schedules(now, limit)),
             Request::PutQueue { name, settings } => self.put_queue(&name, settings),
             Request::ShowQueue(name) => Ok(self.show_queue(&name)),
             Request::ListQueues => Ok(self.list_queues()),
@@ -305,11 +330,16 @@ impl Shard {
     /// Decides: applies the change and asks for it to be made durable.
     fn change(&mut self, change: Change) {
         self.apply(&change);
+        if let Change::JobFinished { job, .. } = &change {
+            self.note_ended(job);
+        }
         self.effects.push_back(Effect::Persist(change));
     }
 
     fn reply(&mut self, ticket: Ticket, answer: Result<Answer, Rejection>) {
-        self.effects.push_back(Effect::Reply { ticket, answer });
+        if ticket != Ticket::NOBODY {
+            self.effects.push_back(Effect::Reply { ticket, answer });
+        }
     }
 
     fn note_unresolved(&mut self) {
@@ -348,6 +378,9 @@ fn subject_of(request: &Request) -> Option<&JobName> {
         | Request::PutSchedule(_)
         | Request::RemoveSchedule(_)
         | Request::PauseSchedule { .. }
+        | Request::ResumeSchedule(_)
+        | Request::Backfill { .. }
+        | Request::CheckSchedules { .. }
         | Request::TriggerSchedule(_)
         | Request::ShowSchedule(_)
         | Request::ListSchedules { .. }

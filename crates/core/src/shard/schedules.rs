@@ -1,22 +1,21 @@
-//! Schedules: at each tick a job is made, the tick is accounted for, and the schedule moves on,
-//! all in one commit. Ticks that were missed are stood for by the last of them, and counted.
+//! What people do to schedules: put, pause, resume, trigger, remove, look.
 
+use alloc::boxed::Box;
 use alloc::sync::Arc;
 
 use crate::change::Change;
 use crate::effect::Answer;
 use crate::error::Rejection;
-use crate::id::{JobId, JobName, ScheduleId};
-use crate::job::{Job, Occurrence, Progress};
+use crate::id::ScheduleId;
+use crate::ledger::{Fate, SkipReason};
 use crate::limits;
-use crate::schedule::{Fate, OccurrenceRecord, Schedule, ScheduleState};
+use crate::schedule::{Overlap, Pause, Schedule, ScheduleState};
 use crate::time::{Millis, Timestamp};
 
 use super::Shard;
+use super::catch_up::pass_all;
 use super::submit::fresh_view;
-
-/// How long a tick waits when there is no room for its job.
-const NO_ROOM_DELAY: Millis = Millis::from_secs(1);
+use super::ticks::{self, advance_to};
 
 impl Shard {
     pub(super) fn put_schedule(
@@ -25,30 +24,21 @@ impl Shard {
         schedule: Schedule,
     ) -> Result<Answer, Rejection> {
         schedule.check()?;
-        let old = self.schedules.get(&schedule.id);
-        if old.is_none() && self.schedules.len() >= limits::SCHEDULES_MAX {
+        let is_new = !self.schedules.contains_key(&schedule.id);
+        if is_new && self.schedules.len() >= limits::SCHEDULES_MAX {
             return Err(Rejection::TooMany { what: "schedules", max: limits::SCHEDULES_MAX });
         }
         if self.store_full {
             return Err(Rejection::StoreFull);
         }
-        // A tick at this very instant is still to come.
-        let next = schedule.every.next_after(now.minus(Millis::new(1)));
-        let state = ScheduleState {
-            next_at: (!schedule.paused).then_some(next),
-            last_at: old.and_then(|old| old.last_at),
-            fired: old.map_or(0, |old| old.fired),
-            schedule: Arc::new(schedule),
+        let id = schedule.id.clone();
+        self.settle(now);
+        let state = match self.schedules.get(&id).map(|old| old.state.clone()) {
+            None => ScheduleState::new(Arc::new(schedule), now),
+            Some(old) => self.changed(now, old, schedule),
         };
-        // The same tick is never accounted for twice, also when a schedule is put again.
-        let state = match (state.next_at, state.last_at) {
-            (Some(next), Some(last)) if next <= last => {
-                ScheduleState { next_at: Some(state.schedule.every.next_after(last)), ..state }
-            }
-            _ => state,
-        };
-        self.change(Change::SchedulePut { state: state.clone() });
-        Ok(Answer::Schedule(state))
+        self.change(Change::SchedulePut { state: Box::new(state.clone()) });
+        Ok(Answer::Schedule(Box::new(state)))
     }
 
     pub(super) fn remove_schedule(&mut self, id: ScheduleId) -> Result<Answer, Rejection> {
@@ -63,18 +53,85 @@ impl Shard {
         &mut self,
         now: Timestamp,
         id: &ScheduleId,
-        paused: bool,
+        note: &Arc<str>,
     ) -> Result<Answer, Rejection> {
-        let old = self.schedules.get(id).ok_or(Rejection::NoSuchSchedule)?;
+        self.settle(now);
+        let old = self.state_of(id)?;
+        let since = old.schedule.paused.as_ref().map_or(now, |pause| pause.since);
+        let pause = Pause { note: Arc::clone(note), since };
+        pause.check()?;
+        Ok(self.rest(now, old, Some(pause)))
+    }
+
+    pub(super) fn resume_schedule(
+        &mut self,
+        now: Timestamp,
+        id: &ScheduleId,
+    ) -> Result<Answer, Rejection> {
+        let old = self.state_of(id)?;
+        Ok(self.rest(now, old, None))
+    }
+
+    fn rest(&mut self, now: Timestamp, old: ScheduleState, paused: Option<Pause>) -> Answer {
         if old.schedule.paused == paused {
-            return Ok(Answer::Schedule(old.clone()));
+            return Answer::Schedule(Box::new(old));
         }
         let schedule = Schedule { paused, ..Schedule::clone(&old.schedule) };
-        let after = old.last_at.map_or(now, |last| last.max(now));
-        let next_at = (!paused).then(|| schedule.every.next_after(after));
-        let state = ScheduleState { schedule: Arc::new(schedule), next_at, ..old.clone() };
-        self.change(Change::SchedulePut { state: state.clone() });
-        Ok(Answer::Schedule(state))
+        let state = self.changed(now, old, schedule);
+        self.change(Change::SchedulePut { state: Box::new(state.clone()) });
+        Answer::Schedule(Box::new(state))
+    }
+
+    /// What has come by now is acted on first, by the rules that held then.
+    fn settle(&mut self, now: Timestamp) {
+        let mut budget = ticks::BUDGET;
+        self.tick_schedules(now, &mut budget);
+    }
+
+    /// A schedule goes on as another. Ticks of a plan that is no more are accounted for.
+    fn changed(&mut self, now: Timestamp, mut old: ScheduleState, new: Schedule) -> ScheduleState {
+        let was_paused = old.schedule.paused.is_some();
+        if old.schedule.plan != new.plan {
+            self.leave_plan(now, &mut old);
+        } else if was_paused && new.paused.is_none() {
+            // They are recorded in turn, like all that is missed.
+            old.progress.paused_until = Some(now);
+        }
+        let moved = (&old.schedule.queue, &old.schedule.key) != (&new.queue, &new.key);
+        if moved || new.overlap == Overlap::Allow {
+            old.progress.running = None;
+        }
+        let kept = old.progress.waiting.len().min(new.overlap.waiting_max());
+        for at in old.progress.waiting.split_off(kept) {
+            self.record_tick(now, &mut old, at, Fate::Skipped(SkipReason::Changed));
+        }
+        if old.schedule.misfire != new.misfire {
+            old.progress.hold_until = None;
+        }
+        let mut state = ScheduleState { schedule: Arc::new(new), ..old };
+        state.look_ahead();
+        state
+    }
+
+    fn leave_plan(&mut self, now: Timestamp, state: &mut ScheduleState) {
+        // A tick of the new plan at this very instant is still to come.
+        let before_now = now.minus(Millis::new(1));
+        let mut rest = SkipReason::Changed;
+        if state.schedule.paused.is_some() {
+            rest = SkipReason::Paused;
+        }
+        let paused_until = state.progress.paused_until.unwrap_or(Timestamp::MIN);
+        let parts = [(paused_until.min(before_now), SkipReason::Paused), (before_now, rest)];
+        for (until, reason) in parts {
+            if let Some(passed) = pass_all(state, until, Fate::Skipped(reason)) {
+                advance_to(state, passed.last, passed.count);
+                self.record_passed(now, state, passed);
+            }
+        }
+        let progress = &mut state.progress;
+        progress.accounted = progress.accounted.max(before_now);
+        progress.paused_until = None;
+        progress.ticked = 0;
     }
 
     pub(super) fn trigger_schedule(
@@ -82,99 +139,44 @@ impl Shard {
         now: Timestamp,
         id: &ScheduleId,
     ) -> Result<Answer, Rejection> {
-        // A tick of this very instant comes first: the two are one job.
-        self.tick_schedules(now);
-        let state = self.schedules.get(id).cloned().ok_or(Rejection::NoSuchSchedule)?;
+        self.settle(now);
+        let mut state = self.state_of(id)?;
         if self.draining {
             return Err(Rejection::Draining);
         }
         if self.store_full {
             return Err(Rejection::StoreFull);
         }
-        // A second trigger at the same instant is the same trigger.
-        let name = occurrence_name(&state.schedule, now);
-        if let Some(number) = self.names.get(&name) {
-            let subject = super::window::Subject::Here(*number);
-            return self.standing(&subject).map(Answer::Job).ok_or(Rejection::NoSuchJob);
-        }
-        let job = self.make_job(now, &state.schedule, now);
-        self.account(id, now, now, Fate::Triggered(job.number));
-        let state = ScheduleState { fired: state.fired + 1, ..state };
-        self.change(Change::SchedulePut { state });
+        let schedule = Arc::clone(&state.schedule);
+        self.check_queue(&schedule.queue)?;
+        let name = schedule.trigger_job(self.next_number);
+        let job = self.make_job(now, &schedule, name, now, now);
+        state.progress.fired += 1;
+        self.record_tick(now, &mut state, now, Fate::Triggered(job.number));
+        self.change(Change::ScheduleAdvanced { id: id.clone(), progress: state.progress.into() });
         Ok(Answer::Job(fresh_view(job, now)))
     }
 
-    /// Every schedule whose tick has come makes its job.
-    pub(super) fn tick_schedules(&mut self, now: Timestamp) {
-        while let Some((at, id)) = self.ticks.first() {
-            if self.draining || *at > now || self.ticks_from > now {
-                return;
-            }
-            if self.store_full {
-                self.ticks_from = now.plus(NO_ROOM_DELAY);
-                return;
-            }
-            let Some(state) = self.schedules.get(id).cloned() else {
-                unreachable!("only schedules tick");
-            };
-            self.tick(now, &state);
-        }
-    }
-
-    fn tick(&mut self, now: Timestamp, state: &ScheduleState) {
-        let (Some(next), every) = (state.next_at, &state.schedule.every) else { return };
-        // However late it is, the last tick that has passed is the one that runs.
-        let last = every.last_at_or_before(now).unwrap_or(next).max(next);
-        let missed = every.ticks_between(next.minus(Millis::new(1)), last) - 1;
-        let id = &state.schedule.id;
-        if missed > 0 {
-            let before = last.minus(every.interval);
-            self.account(id, before, now, Fate::Coalesced(missed));
-        }
-        // Its job may be there already: triggered at that instant, or of a schedule that was
-        // removed and put again.
-        let standing = self.names.get(&occurrence_name(&state.schedule, last)).copied();
-        let number = standing.unwrap_or_else(|| self.make_job(now, &state.schedule, last).number);
-        self.account(id, last, now, Fate::Ran(number));
-        let state = ScheduleState {
-            schedule: Arc::clone(&state.schedule),
-            next_at: Some(every.next_after(last)),
-            last_at: Some(last),
-            fired: state.fired + 1,
-        };
-        self.change(Change::SchedulePut { state });
-    }
-
-    fn make_job(&mut self, now: Timestamp, schedule: &Schedule, at: Timestamp) -> Arc<Job> {
-        let occurrence = Occurrence { schedule: schedule.id.clone(), at };
-        let name = occurrence_name(schedule, at);
-        let job = self.new_job(now, name, at, schedule.template.clone(), Some(occurrence), None);
-        let progress = Progress::fresh(at);
-        let (replaces, revives) = (None, None);
-        self.change(Change::JobPut { job: Arc::clone(&job), progress, replaces, revives });
-        job
-    }
-
-    fn account(&mut self, id: &ScheduleId, at: Timestamp, now: Timestamp, fate: Fate) {
-        let record = OccurrenceRecord { schedule: id.clone(), at, decided_at: now, fate };
-        self.change(Change::OccurrenceRecorded { record });
-    }
-
     pub(super) fn show_schedule(&self, id: &ScheduleId) -> Result<Answer, Rejection> {
-        self.schedules.get(id).cloned().map(Answer::Schedule).ok_or(Rejection::NoSuchSchedule)
+        self.state_of(id).map(|state| Answer::Schedule(Box::new(state)))
     }
 
     pub(super) fn list_schedules(&self, after: Option<ScheduleId>, limit: usize) -> Answer {
         use core::ops::Bound;
         let from = after.map_or(Bound::Unbounded, Bound::Excluded);
         let range = self.schedules.range((from, Bound::Unbounded));
-        Answer::Schedules(range.take(limit).map(|(_, state)| state.clone()).collect())
+        Answer::Schedules(range.take(limit).map(|(_, found)| found.state.clone()).collect())
     }
-}
 
-/// The name of the job of an occurrence: the same tick can never make two jobs.
-fn occurrence_name(schedule: &Schedule, at: Timestamp) -> JobName {
-    let id = alloc::format!("{}@{at}", schedule.id);
-    let id = JobId::new(&id).unwrap_or_else(|_| unreachable!("{id} is a name by construction"));
-    JobName { queue: schedule.queue.clone(), key: schedule.key.clone(), id }
+    /// The self-check: those that have neither a next tick nor a reason, or are overdue.
+    pub(super) fn check_schedules(&self, now: Timestamp, limit: usize) -> Answer {
+        let states = self.schedules.values().map(|scheduled| &scheduled.state);
+        let unsound = states.filter(|state| !state.is_sound(now));
+        Answer::Schedules(unsound.take(limit).cloned().collect())
+    }
+
+    fn state_of(&self, id: &ScheduleId) -> Result<ScheduleState, Rejection> {
+        let found = self.schedules.get(id).map(|scheduled| scheduled.state.clone());
+        found.ok_or(Rejection::NoSuchSchedule)
+    }
 }

@@ -32,7 +32,7 @@ impl Shard {
         self.check_queue(&submission.name.queue)
     }
 
-    fn check_queue(&self, name: &QueueName) -> Result<(), Rejection> {
+    pub(super) fn check_queue(&self, name: &QueueName) -> Result<(), Rejection> {
         let Some(at) = self.queue_ids.get(name) else {
             if self.queues.len() >= limits::QUEUES_MAX {
                 return Err(Rejection::TooMany { what: "queues", max: limits::QUEUES_MAX });

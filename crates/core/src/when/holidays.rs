@@ -7,6 +7,7 @@
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
+use core::fmt::Write as _;
 
 use jiff::civil::{Date, Weekday};
 
@@ -17,7 +18,13 @@ use super::recurrence::days_between;
 /// A calendar of days, each with a name.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Holidays {
-    events: Vec<Event>,
+    /// Those that come once, by their first day: a day is asked for with every tick.
+    once: Vec<Event>,
+    /// The most days that one of them lasts.
+    longest: i32,
+    yearly: Vec<Event>,
+    /// A text that reads back as this: what is stored.
+    text: String,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -56,7 +63,14 @@ impl Holidays {
             days: 1,
             repeat: Repeat::Once,
         };
-        Holidays { events: dates.into_iter().map(event).collect() }
+        let events: Vec<Event> = dates.into_iter().map(event).collect();
+        let mut text = String::new();
+        for Event { name, first, .. } in &events {
+            // A name is one line here, and a comment starts with this sign.
+            let name = name.replace(|c: char| c == '#' || c.is_control(), " ");
+            let _ = writeln!(text, "{first} {name}");
+        }
+        Holidays::new(events, text)
     }
 
     /// Reads a list of dates (`2026-12-25 Christmas`, one a line, `#` comments) or an iCalendar
@@ -68,24 +82,41 @@ impl Holidays {
         }
         let first = text.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default();
         if first.eq_ignore_ascii_case("BEGIN:VCALENDAR") {
-            return parse_calendar(text);
+            return Ok(Holidays::new(parse_calendar(text)?, text.to_string()));
         }
         parse_list(text)
     }
 
+    fn new(events: Vec<Event>, text: String) -> Self {
+        let comes_once = |event: &Event| event.repeat == Repeat::Once;
+        let (mut once, yearly): (Vec<Event>, Vec<Event>) = events.into_iter().partition(comes_once);
+        once.sort_by_key(|event| event.first);
+        let longest = once.iter().map(|event| event.days).max().unwrap_or(0);
+        Holidays { once, longest, yearly, text }
+    }
+
+    /// A text that reads back as this.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
     /// The name of the holiday on this day.
     pub fn covering(&self, day: Date) -> Option<&str> {
-        self.events.iter().find(|event| event.covers(day)).map(|event| event.name.as_str())
+        let begun = &self.once[..self.once.partition_point(|event| event.first <= day)];
+        let recent = begun.iter().rev();
+        let recent = recent.take_while(|event| days_between(event.first, day) < self.longest);
+        let mut near = recent.chain(&self.yearly);
+        near.find(|event| event.covers(day)).map(|event| event.name.as_str())
     }
 
     /// How many events there are.
     pub fn len(&self) -> usize {
-        self.events.len()
+        self.once.len() + self.yearly.len()
     }
 
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
-        self.events.is_empty()
+        self.len() == 0
     }
 }
 
@@ -194,7 +225,7 @@ fn lines(text: &str) -> Vec<Line> {
     joined.into_iter().map(apart).collect()
 }
 
-fn parse_calendar(text: &str) -> Result<Holidays, Problem> {
+fn parse_calendar(text: &str) -> Result<Vec<Event>, Problem> {
     let mut events = Vec::new();
     let mut open: Option<Vec<Line>> = None;
     for line in lines(text) {
@@ -217,7 +248,7 @@ fn parse_calendar(text: &str) -> Result<Holidays, Problem> {
     }
     match open {
         Some(_) => Err(Problem::new(text.len()..text.len(), "the last event does not end")),
-        None => Ok(Holidays { events }),
+        None => Ok(events),
     }
 }
 
@@ -398,5 +429,25 @@ mod tests {
         assert_eq!(holidays.len(), 2);
         let problem = Holidays::parse("2026-12-25\n25/12/2026\n").unwrap_err();
         assert_eq!(problem.span, 11..21);
+    }
+
+    /// Days are searched from the one asked for backwards, as far as the longest event lasts.
+    #[test]
+    fn a_long_event_is_found_behind_short_ones() {
+        let event = |name: &str, day: i8, days: i32| Event {
+            name: name.to_string(),
+            first: date(2026, 3, day),
+            days,
+            repeat: Repeat::Once,
+        };
+        let events = [("d", 20, 1), ("long", 2, 10), ("b", 3, 1), ("c", 5, 2), ("e", 4, 1)];
+        let events = events.map(|(name, day, days)| event(name, day, days));
+        let holidays = Holidays::new(events.to_vec(), String::new());
+        for day in 1..=31 {
+            let day = date(2026, 3, day);
+            let expected = events.iter().any(|event| event.covers(day));
+            assert_eq!(holidays.covering(day).is_some(), expected, "{day}");
+        }
+        assert_eq!(holidays.covering(date(2026, 3, 11)), Some("long"));
     }
 }

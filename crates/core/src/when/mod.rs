@@ -37,6 +37,7 @@
 //! ```
 
 mod any;
+mod count;
 mod cron;
 mod draft;
 mod holidays;
@@ -53,10 +54,13 @@ mod walk;
 mod zone;
 
 pub use any::{Saying, parse_any};
+pub use count::Tally;
 pub use cron::{Cron, Dialect};
 pub use draft::{Draft, DraftError, Drafted};
 pub use holidays::{Holidays, parse_date};
 pub use instant::{Understood, parse_instant};
+/// A day of the calendar.
+pub use jiff::civil::Date;
 pub use plain::{plain_instant, plain_span, unix_instant};
 pub use plan::{Plan, Skip, Tick, Ticks};
 pub use preview::{Forecast, Line, forecast, preview};

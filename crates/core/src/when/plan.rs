@@ -9,11 +9,11 @@ use jiff::civil::{Date, DateTime, Time};
 
 use super::holidays::Holidays;
 use super::limits::{EXCLUDED_DATES_MAX, EXCLUDED_DAYS_RUN_MAX, GAPS_RUN_MAX, WHENS_MAX};
-use super::recurrence::{Recurrence, Rhythm};
+use super::recurrence::{Anchor, Interval, Recurrence, Rhythm};
 use super::walk::{self, Event, Fold, Gap, Note, Rules};
 use super::zone::{Zone, wall_seconds};
 use crate::error::Rejection;
-use crate::time::Timestamp;
+use crate::time::{Millis, Timestamp};
 
 /// When a schedule ticks. All of it is data: the same plan gives the same ticks everywhere.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -102,6 +102,23 @@ impl Plan {
         Ok(plan)
     }
 
+    /// A span of elapsed time from a start, again and again.
+    pub fn every(start: Timestamp, every: Millis) -> Self {
+        let interval = Interval { every, anchor: Anchor::Start(start) };
+        let whens = alloc::vec![Recurrence::Interval(interval)];
+        Plan::new(Rhythm { whens, zone: Zone::UTC, dialect: None })
+    }
+
+    /// The start and the span, when the plan is one interval from a start.
+    pub fn interval(&self) -> Option<(Timestamp, Millis)> {
+        match self.whens.as_slice() {
+            [Recurrence::Interval(Interval { every, anchor: Anchor::Start(start) })] => {
+                Some((*start, *every))
+            }
+            _ => None,
+        }
+    }
+
     /// Every rule about a plan that its parts do not keep by themselves.
     pub fn check(&self) -> Result<(), Rejection> {
         if self.whens.is_empty() {
@@ -159,7 +176,7 @@ impl Plan {
 
     /// What comes first strictly after this instant.
     pub(crate) fn step(&self, after: Timestamp) -> Option<Step> {
-        let rules = Rules { zone: &self.zone, gap: self.gap, fold: self.fold };
+        let rules = rules_of(self);
         let mut next: Option<Found> = None;
         for when in &self.whens {
             if let Some(found) = find(when, &rules, after) {
@@ -177,7 +194,7 @@ impl Plan {
     }
 
     /// Why this day is excluded, if it is.
-    fn exclusion(&self, day: Date) -> Option<String> {
+    pub(crate) fn exclusion(&self, day: Date) -> Option<String> {
         if self.excluded.contains(&day) {
             return Some("excluded date".to_string());
         }
@@ -194,11 +211,16 @@ impl Plan {
     }
 
     /// The millisecond before a day begins here.
-    fn first_second_of(&self, day: Date) -> Option<Timestamp> {
+    pub(crate) fn first_second_of(&self, day: Date) -> Option<Timestamp> {
         let start = self.zone.inner().to_ambiguous_timestamp(day.to_datetime(Time::MIN));
         let start = start.compatible().ok()?;
         Some(Timestamp::from_millis(start.as_millisecond() - 1))
     }
+}
+
+/// The rules by which a plan's wall times become instants.
+pub(crate) fn rules_of(plan: &Plan) -> Rules<'_> {
+    Rules { zone: &plan.zone, gap: plan.gap, fold: plan.fold }
 }
 
 /// The next event of one rhythm.

@@ -345,6 +345,10 @@ impl Wall for Days {
         self.times.iter().copied().find(|time| *time >= from)
     }
 
+    fn times_before(&self, time: Time) -> u64 {
+        self.times.iter().filter(|one| **one < time).count() as u64
+    }
+
     fn runs_through(&self) -> bool {
         false
     }
@@ -361,6 +365,10 @@ impl Wall for Cron {
 
     fn next_time(&self, from: Time) -> Option<Time> {
         self.next_time(from)
+    }
+
+    fn times_before(&self, time: Time) -> u64 {
+        self.times_before(time)
     }
 
     fn runs_through(&self) -> bool {

@@ -12,6 +12,7 @@
 
 use jiff::civil::{Date, DateTime, Time};
 
+use super::count::{DAY_END, walls_between};
 use super::limits::WALK_STEPS_MAX;
 use super::zone::{Segment, Zone, wall_from_seconds, wall_seconds};
 
@@ -77,6 +78,12 @@ pub(crate) trait Wall {
     fn next_day(&self, from: Date) -> Option<Date>;
     /// The first time of such a day, at or after this one.
     fn next_time(&self, from: Time) -> Option<Time>;
+    /// How many times of such a day are before this one.
+    fn times_before(&self, time: Time) -> u64;
+    /// How many times such a day has.
+    fn times_in_day(&self) -> u64 {
+        self.times_before(DAY_END) + u64::from(self.next_time(DAY_END).is_some())
+    }
     /// Whether it ticks with the running of the clock, not at named times.
     fn runs_through(&self) -> bool;
     /// Whether it goes on by itself at this wall time, so that a gap before it needs no making up.
@@ -174,13 +181,32 @@ fn at_gap(wall: &impl Wall, rules: &Rules<'_>, segment: &Segment) -> Option<Even
     })
 }
 
-/// The first tick of a stretch at or after this second.
-fn in_segment(wall: &impl Wall, rules: &Rules<'_>, segment: &Segment, from: i64) -> Option<Event> {
-    let repeats_last = segment.start != i64::MIN && segment.before > segment.offset;
-    let is_repeated = segment.end != i64::MAX && segment.after < segment.offset;
-    // Seconds of the wall clock that were there in the stretch before, or come again in the next.
-    let repeated_until = if repeats_last { segment.start + segment.before } else { i64::MIN };
-    let repeated_from = if is_repeated { segment.end + segment.after } else { i64::MAX };
+/// How many ticks there are after one second, up to and with another.
+pub(crate) fn counted(wall: &impl Wall, rules: &Rules<'_>, after: i64, until: i64) -> u64 {
+    let (mut total, mut from) = (0, after.saturating_add(1));
+    while from <= until {
+        let Some(segment) = rules.zone.segment(from) else { break };
+        let end = segment.end.min(until.saturating_add(1));
+        if from == segment.start
+            && let Some(event) = at_gap(wall, rules, &segment)
+        {
+            // It stands for whatever else ticks at that second.
+            total += u64::from(event.ticks);
+            from += 1;
+        }
+        let (low, high) = bounds(wall, rules, &segment, from);
+        let high = high.min(end.saturating_add(segment.offset));
+        if let (Some(low), Some(high)) = (wall_from_seconds(low), wall_from_seconds(high)) {
+            total += walls_between(wall, low, high);
+        }
+        from = from.max(end);
+    }
+    total
+}
+
+/// The seconds of the wall clock, from the first that counts to the first that does not, of a
+/// stretch from this second on.
+fn bounds(wall: &impl Wall, rules: &Rules<'_>, segment: &Segment, from: i64) -> (i64, i64) {
     let mut low = from + segment.offset;
     let mut high = segment.end.saturating_add(segment.offset);
     if segment.end == i64::MAX {
@@ -188,19 +214,25 @@ fn in_segment(wall: &impl Wall, rules: &Rules<'_>, segment: &Segment, from: i64)
     }
     if !wall.runs_through() {
         match rules.fold {
-            Fold::First => low = low.max(repeated_until),
-            Fold::Second => high = high.min(repeated_from),
+            Fold::First => low = low.max(segment.repeated_until()),
+            Fold::Second => high = high.min(segment.repeated_from()),
             Fold::Both => {}
         }
     }
+    (low, high)
+}
+
+/// The first tick of a stretch at or after this second.
+fn in_segment(wall: &impl Wall, rules: &Rules<'_>, segment: &Segment, from: i64) -> Option<Event> {
+    let (low, high) = bounds(wall, rules, segment, from);
     let found = wall.next_wall(wall_from_seconds(low)?)?;
     let seconds = wall_seconds(found);
     if seconds >= high {
         return None;
     }
-    let note = if seconds < repeated_until {
+    let note = if seconds < segment.repeated_until() {
         Some(Note::FoldSecond)
-    } else if seconds >= repeated_from {
+    } else if seconds >= segment.repeated_from() {
         Some(Note::FoldFirst)
     } else {
         None

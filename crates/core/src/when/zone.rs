@@ -125,6 +125,20 @@ pub(crate) struct Segment {
     pub(crate) after: i64,
 }
 
+impl Segment {
+    /// Seconds of the wall clock before this were there in the stretch before, too.
+    pub(crate) fn repeated_until(&self) -> i64 {
+        let repeats = self.start != i64::MIN && self.before > self.offset;
+        if repeats { self.start + self.before } else { i64::MIN }
+    }
+
+    /// Seconds of the wall clock from this on come again in the next stretch.
+    pub(crate) fn repeated_from(&self) -> i64 {
+        let is_repeated = self.end != i64::MAX && self.after < self.offset;
+        if is_repeated { self.end + self.after } else { i64::MAX }
+    }
+}
+
 /// A wall time as seconds, as if it were UTC: what differences are taken of.
 pub(crate) fn wall_seconds(wall: DateTime) -> i64 {
     Offset::UTC.to_timestamp(wall).map_or(i64::MAX, jiff::Timestamp::as_second)

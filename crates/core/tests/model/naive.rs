@@ -12,7 +12,6 @@ use hence_core::id::{HandlerName, JobName, QueueName, ScheduleId, Token, WorkerN
 use hence_core::input::{Input, Report, Request, Ticket};
 use hence_core::job::{AttemptEnd, JobSpec, JobState, JobView, OnUnknown, Outcome, Target};
 use hence_core::queue::QueueSettings;
-use hence_core::schedule::Every;
 use hence_core::time::Millis;
 
 use super::rules::Failure;
@@ -42,12 +41,17 @@ pub(crate) enum Life {
 #[derive(Clone, Debug)]
 pub(crate) struct Schedule {
     pub(crate) id: ScheduleId,
-    pub(crate) every: Every,
+    /// The first tick and the interval.
+    pub(crate) every: (i64, i64),
     pub(crate) name: JobName,
     pub(crate) spec: JobSpec,
     pub(crate) paused: bool,
     pub(crate) next: Option<i64>,
     pub(crate) last: Option<i64>,
+    /// Ticks up to here are accounted for.
+    pub(crate) accounted: i64,
+    /// Ticks up to here fell into a pause.
+    pub(crate) paused_until: Option<i64>,
     pub(crate) fired: u64,
 }
 
@@ -155,7 +159,11 @@ impl Model {
             Input::StoreFull(full) => self.full = *full,
             Input::Drain => self.draining = true,
             Input::Request { ticket, request } => self.request(*ticket, request),
-            Input::Tick | Input::Found { .. } | Input::Loaded { .. } | Input::Swept { .. } => {}
+            Input::Tick
+            | Input::Found { .. }
+            | Input::Loaded { .. }
+            | Input::Recalled { .. }
+            | Input::Swept { .. } => {}
         }
     }
 
@@ -192,7 +200,12 @@ impl Model {
                 assert!(self.puller.is_none() || delivery.job.target != Target::Worker);
                 self.left.push(delivery.job.number.0);
             }
-            Effect::Abandon(_) | Effect::Wake(_) | Effect::Find(_) | Effect::Load { .. } => {}
+            Effect::Abandon(_)
+            | Effect::Wake(_)
+            | Effect::Find(_)
+            | Effect::Load { .. }
+            | Effect::Recall { .. }
+            | Effect::Notice(_) => {}
         }
     }
 
@@ -222,6 +235,8 @@ impl Model {
                 let is_new = !self.jobs.iter().any(|known| known.number == job.number.0);
                 is_new.then(|| self.tick());
             }
+            // A tick that made no job. What a queue takes is judged when it comes.
+            Change::OccurrenceRecorded { .. } => self.tick(),
             // Everything else follows from a request or a report, and is compared on disk.
             _ => {}
         }
@@ -284,6 +299,8 @@ impl Model {
     }
 
     fn check_ticks(&mut self) {
+        // Ticks that made no job were not seen.
+        self.tick();
         let due =
             self.schedules.iter().any(|schedule| schedule.next.is_some_and(|at| at <= self.now));
         if !due || self.draining || self.ticks_from > self.now {

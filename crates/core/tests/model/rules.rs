@@ -25,7 +25,12 @@ impl Model {
         if self.full {
             return Err(Rejection::StoreFull);
         }
-        let queue = &submission.name.queue;
+        self.check_queue(&submission.name)
+    }
+
+    /// Whether a queue takes a job.
+    fn check_queue(&self, name: &JobName) -> Result<(), Rejection> {
+        let queue = &name.queue;
         let settings = self.setting(queue);
         if settings.paused_in {
             return Err(Rejection::QueuePaused { queue: queue.to_string() });
@@ -67,14 +72,22 @@ impl Model {
                 self.schedules.remove(at);
                 Expected::Done
             }),
-            Request::PauseSchedule { id, paused } => {
-                let (paused, now) = (*paused, self.now);
+            Request::PauseSchedule { id, .. } => {
+                self.tick();
                 self.schedule_at(id).map(|at| {
                     let schedule = &mut self.schedules[at];
-                    if schedule.paused != paused {
-                        schedule.paused = paused;
-                        let after = schedule.last.unwrap_or(now).max(now);
-                        schedule.next = (!paused).then(|| schedule.first_tick_after(after));
+                    (schedule.paused, schedule.next) = (true, None);
+                    Expected::Anything
+                })
+            }
+            Request::ResumeSchedule(id) => {
+                let now = self.now;
+                self.schedule_at(id).map(|at| {
+                    let schedule = &mut self.schedules[at];
+                    if schedule.paused {
+                        schedule.paused = false;
+                        schedule.paused_until = Some(now);
+                        schedule.next = Some(schedule.first_tick_after(schedule.accounted));
                     }
                     Expected::Anything
                 })
@@ -327,22 +340,39 @@ impl Model {
         if self.full {
             return Err(Rejection::StoreFull);
         }
+        self.tick();
         let at = self.schedule_at(&new.id).ok();
         let old = at.map(|at| self.schedules.remove(at));
-        let last = old.as_ref().and_then(|old| old.last);
         let id = JobId::new("to-be-named").expect("a good name");
+        let every = every_of(new);
         let mut schedule = Schedule {
             id: new.id.clone(),
-            every: new.every,
+            every,
             name: JobName { queue: new.queue.clone(), key: new.key.clone(), id },
             spec: new.template.clone(),
-            paused: new.paused,
+            paused: new.paused.is_some(),
             next: None,
-            last,
-            fired: old.map_or(0, |old| old.fired),
+            last: old.as_ref().and_then(|old| old.last),
+            accounted: self.now - 1,
+            paused_until: None,
+            fired: old.as_ref().map_or(0, |old| old.fired),
         };
-        let after = (self.now - 1).max(last.unwrap_or(i64::MIN));
-        schedule.next = (!new.paused).then(|| schedule.first_tick_after(after));
+        if let Some(mut old) = old {
+            schedule.paused_until = old.paused_until;
+            if old.every == every {
+                let resumed = old.paused && !schedule.paused;
+                schedule.accounted = old.accounted;
+                schedule.paused_until = if resumed { Some(self.now) } else { old.paused_until };
+            } else {
+                // What the old plan left undone is accounted for.
+                self.ticks += old.pass_until(self.now - 1);
+                schedule.last = old.last;
+                schedule.accounted = old.accounted.max(self.now - 1);
+                schedule.paused_until = None;
+            }
+        }
+        let next = schedule.first_tick_after(schedule.accounted);
+        schedule.next = (!schedule.paused).then_some(next);
         self.schedules.push(schedule);
         Ok(Expected::Anything)
     }
@@ -357,9 +387,12 @@ impl Model {
             return Err(Rejection::StoreFull);
         }
         let now = self.now;
+        let (mut name, spec) = self.schedules[at].job_at(now);
+        self.check_queue(&name)?;
         self.schedules[at].fired += 1;
         self.ticks += 1;
-        let (name, spec) = self.schedules[at].job_at(now);
+        let id = format!("{}!{}", self.schedules[at].id, self.next_number);
+        name.id = JobId::new(&id).expect("a good name");
         let job = self.create(name, now, spec);
         Ok(Expected::Job(job.seen()))
     }
@@ -376,29 +409,48 @@ impl Model {
                 .min_by_key(|at| (self.schedules[*at].next, self.schedules[*at].id.clone()));
             let Some(at) = due else { return };
             let schedule = &mut self.schedules[at];
-            let mut tick = schedule.next.expect("it is due");
-            let interval = schedule.every.interval.get() as i64;
-            self.ticks += 1;
-            while tick + interval <= now {
-                tick += interval;
-                self.ticks += 1;
+            let paused_until = schedule.paused_until.take().unwrap_or(i64::MIN);
+            self.ticks += schedule.pass_until(paused_until);
+            let first = schedule.first_tick_after(schedule.accounted);
+            schedule.next = Some(first);
+            if first > now {
+                continue;
             }
-            schedule.last = Some(tick);
-            schedule.next = Some(tick + interval);
-            schedule.fired += 1;
+            self.ticks += schedule.pass_until(now);
+            let tick = schedule.last.expect("it has just ticked");
+            schedule.next = Some(schedule.first_tick_after(tick));
             let (name, spec) = schedule.job_at(tick);
-            self.create(name, tick, spec);
+            if self.check_queue(&name).is_ok() {
+                self.schedules[at].fired += 1;
+                self.create(name, tick, spec);
+            }
         }
     }
 }
 
+/// The first tick and the interval of a schedule.
+fn every_of(schedule: &hence_core::schedule::Schedule) -> (i64, i64) {
+    let (start, every) = schedule.plan.interval().expect("an interval");
+    (start.as_millis(), every.get() as i64)
+}
+
 impl Schedule {
     fn first_tick_after(&self, instant: i64) -> i64 {
-        let mut tick = self.every.start.as_millis();
-        while tick <= instant {
-            tick += self.every.interval.get() as i64;
+        let (start, interval) = self.every;
+        let ticks = (instant - start).div_euclid(interval) + 1;
+        start + ticks.max(0) * interval
+    }
+
+    /// Accounts for ticks up to an instant; says how many there were.
+    fn pass_until(&mut self, until: i64) -> u64 {
+        let first = self.first_tick_after(self.accounted);
+        if first > until {
+            return 0;
         }
-        tick
+        let ticks = (until - first) / self.every.1;
+        let last = first + ticks * self.every.1;
+        (self.accounted, self.last) = (last, Some(last));
+        ticks as u64 + 1
     }
 
     fn job_at(&self, instant: i64) -> (JobName, JobSpec) {

@@ -9,14 +9,14 @@ use hence_core::id::{HandlerName, JobNumber, QueueName, ScheduleId, Token, Worke
 use hence_core::input::{Edit, Input, Report, Request};
 use hence_core::job::{JobSpec, Target};
 use hence_core::queue::QueueSettings;
-use hence_core::schedule::{Every, Schedule};
+use hence_core::schedule::{Pause, Schedule};
 use hence_core::shard::Config;
 use hence_core::time::{Millis, Timestamp};
 
 use super::history::{HANDLERS, History, Move, Step, TICK_MS, Verb};
 use super::naive::{Job, Life, Model};
 use crate::support::draft::{self, ms, payload, queue_name};
-use crate::support::verbs::schedule_id;
+use crate::support::verbs::{every, schedule, schedule_id};
 use crate::support::{Answering, World, at, config};
 
 pub(crate) fn check(history: &History) {
@@ -192,11 +192,12 @@ impl Run {
                 let start = (now / TICK_MS - late_by) * TICK_MS;
                 Request::PutSchedule(Box::new(Schedule {
                     id: self.schedule_id(id),
-                    every: Every { start: at(start), interval: ms(ticks * TICK_MS as u64) },
+                    plan: every(start, ticks * TICK_MS as u64),
                     queue: queue_name("mail"),
                     key: key.then(|| draft::name("k/x").key).flatten(),
                     template: JobSpec::new(Target::Worker),
-                    paused: *paused,
+                    paused: paused.then(|| Pause { note: "".into(), since: at(now) }),
+                    ..schedule("s", 0, 1_000)
                 }))
             }
             Step::RemoveSchedule(id) => {
@@ -205,7 +206,12 @@ impl Run {
                 removed
             }
             Step::PauseSchedule(id, paused) => {
-                Request::PauseSchedule { id: self.schedule_id(id), paused: *paused }
+                let (id, note) = (self.schedule_id(id), "".into());
+                if *paused {
+                    Request::PauseSchedule { id, note }
+                } else {
+                    Request::ResumeSchedule(id)
+                }
             }
             Step::Trigger(id) => {
                 // Never at a tick, nor twice at one instant: those would be one job.
@@ -267,6 +273,7 @@ impl Run {
         assert_eq!(disk.schedules.len(), self.model.schedules.len());
         for schedule in &self.model.schedules {
             let state = &disk.schedules[&schedule.id];
+            let state = &state.progress;
             let stored = (state.next_at.map(Timestamp::as_millis), state.fired);
             assert_eq!(stored, (schedule.next, schedule.fired), "{}", schedule.id);
             assert_eq!(state.last_at.map(Timestamp::as_millis), schedule.last, "{}", schedule.id);

@@ -219,7 +219,7 @@ fn case_15_first_occurrence_of_a_schedule() {
             assert_eq!(world.disk.occurrences.len(), 0, "put at {put_at}");
         }
         world.run_to(first);
-        assert_eq!(world.disk.occurrences[0].at, at(first), "put at {put_at}");
+        assert_eq!(world.disk.occurrences[0].last, at(first), "put at {put_at}");
     }
 }
 

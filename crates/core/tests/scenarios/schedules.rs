@@ -3,7 +3,8 @@
 use hence_core::effect::Answer;
 use hence_core::error::Rejection;
 use hence_core::input::{Input, Request};
-use hence_core::schedule::{Fate, Schedule};
+use hence_core::ledger::{Fate, SkipReason};
+use hence_core::schedule::{Idle, Pause, Schedule};
 
 use crate::support::draft::queue_name;
 use crate::support::verbs::{ids, schedule, schedule_id, view};
@@ -12,13 +13,8 @@ use crate::{tiny, world};
 
 /// What became of ticks, in short.
 fn fates(world: &World) -> Vec<(i64, &'static str)> {
-    let word = |fate| match fate {
-        Fate::Ran(_) => "ran",
-        Fate::Coalesced(_) => "coalesced",
-        Fate::Triggered(_) => "triggered",
-    };
     let records = world.disk.occurrences.iter();
-    records.map(|record| (record.at.as_millis(), word(record.fate))).collect()
+    records.map(|record| (record.last.as_millis(), record.fate.as_str())).collect()
 }
 
 fn trigger(world: &mut World) -> Result<hence_core::job::JobView, Rejection> {
@@ -54,7 +50,8 @@ fn missed_ticks_are_stood_for_by_the_last() {
     world.put_schedule(schedule("s", 1_000, 1_000));
     world.at(5_500);
     assert_eq!(fates(&world), [(4_000, "coalesced"), (5_000, "ran")]);
-    assert_eq!(world.disk.occurrences[0].fate, Fate::Coalesced(4));
+    let record = &world.disk.occurrences[0];
+    assert_eq!((record.first, record.last, record.count), (at(1_000), at(4_000), 4));
     assert_eq!(world.schedule("s").next_at, Some(at(6_000)));
 }
 
@@ -76,16 +73,24 @@ fn exactly_one_job_a_tick_across_crashes() {
 }
 
 #[test]
-fn a_paused_schedule_rests_and_resumes_without_the_past() {
+fn a_paused_schedule_rests_and_its_ticks_are_accounted_for_when_it_resumes() {
     let mut world = world();
     world.put_schedule(schedule("s", 1_000, 1_000));
-    assert_eq!(world.pause_schedule("s", true).next_at, None);
+    let paused = world.pause("s");
+    assert_eq!((paused.progress.next_at, paused.progress.idle), (None, Some(Idle::Paused)));
+    let pause = paused.schedule.paused.clone().expect("it is paused");
+    assert_eq!((&*pause.note, pause.since), ("enough", at(0)));
     world.at(5_500);
     assert_eq!(fates(&world), []);
-    assert_eq!(world.pause_schedule("s", false).next_at, Some(at(6_000)));
-    world.pause_schedule("s", false);
+    world.resume("s");
+    assert_eq!(fates(&world), [(5_000, "skipped")]);
+    assert_eq!(world.disk.occurrences[0].fate, Fate::Skipped(SkipReason::Paused));
+    assert_eq!(world.disk.occurrences[0].count, 5);
+    assert_eq!(world.schedule("s").next_at, Some(at(6_000)));
+    world.resume("s");
     world.at(6_000);
-    assert_eq!(fates(&world), [(6_000, "ran")]);
+    assert_eq!(fates(&world), [(5_000, "skipped"), (6_000, "ran")]);
+    assert_eq!(world.disk.live.len(), 1);
 }
 
 #[test]
@@ -94,9 +99,9 @@ fn a_schedule_put_again_does_not_repeat_its_tick() {
     world.put_schedule(schedule("s", 1_000, 1_000));
     world.at(1_000);
     let state = world.put_schedule(schedule("s", 1_000, 1_000));
-    assert_eq!((state.next_at, state.fired), (Some(at(2_000)), 1));
+    assert_eq!((state.progress.next_at, state.progress.fired), (Some(at(2_000)), 1));
     let state = world.put_schedule(schedule("s", 1_000, 250));
-    assert_eq!(state.next_at, Some(at(1_250)));
+    assert_eq!(state.progress.next_at, Some(at(1_250)));
     world.at(1_250);
     assert_eq!(fates(&world), [(1_000, "ran"), (1_250, "ran")]);
 }
@@ -123,7 +128,8 @@ fn a_removed_schedule_is_gone_and_its_jobs_stay() {
         Request::RemoveSchedule(schedule_id("s")),
         Request::ShowSchedule(schedule_id("s")),
         Request::TriggerSchedule(schedule_id("s")),
-        Request::PauseSchedule { id: schedule_id("s"), paused: true },
+        Request::PauseSchedule { id: schedule_id("s"), note: "".into() },
+        Request::ResumeSchedule(schedule_id("s")),
     ] {
         assert_eq!(world.call(request), Err(Rejection::NoSuchSchedule));
     }
@@ -135,26 +141,20 @@ fn a_trigger_makes_a_job_outside_the_rhythm() {
     world.put_schedule(schedule("s", 1_000, 1_000));
     world.at(300);
     let first = trigger(&mut world).expect("it is there");
-    assert_eq!(trigger(&mut world).expect("it is there").job, first.job, "the same trigger");
-    assert_eq!(world.take().len(), 1);
-    world.at(1_000);
-    assert_eq!(fates(&world), [(300, "triggered"), (1_000, "ran")]);
-}
-
-#[test]
-fn a_trigger_at_a_tick_is_that_tick() {
-    let mut world = world();
-    world.put_schedule(schedule("s", 1_000, 1_000));
+    assert_eq!(first.job.name.id.as_str(), "s!1");
+    trigger(&mut world).expect("it is there");
+    assert_eq!(world.take().len(), 2, "who asks twice gets two");
     world.now = at(1_000);
     trigger(&mut world).expect("it is there");
-    assert_eq!(fates(&world), [(1_000, "ran")]);
-    assert_eq!(world.disk.live.len(), 1);
+    let expected = [(300, "triggered"), (300, "triggered"), (1_000, "ran"), (1_000, "triggered")];
+    assert_eq!(fates(&world), expected, "the tick of that instant comes besides");
 }
 
 #[test]
 fn a_paused_schedule_can_be_triggered() {
     let mut world = world();
-    world.put_schedule(Schedule { paused: true, ..schedule("s", 1_000, 1_000) });
+    let pause = Pause { note: "".into(), since: at(0) };
+    world.put_schedule(Schedule { paused: Some(pause), ..schedule("s", 1_000, 1_000) });
     world.at(1_500);
     trigger(&mut world).expect("it is there");
     assert_eq!(fates(&world), [(1_500, "triggered")]);

@@ -33,6 +33,8 @@ fn kind(effect: &Effect) -> &'static str {
         Effect::Wake(_) => "wake",
         Effect::Find(_) => "find",
         Effect::Load { .. } => "load",
+        Effect::Recall { .. } => "recall",
+        Effect::Notice(_) => "notice",
     }
 }
 

@@ -10,8 +10,9 @@ use hence_core::input::Found;
 use hence_core::job::{
     AttemptEnd, AttemptRecord, Finish, Job, Lease, Outcome, Payload, Progress, key_of,
 };
+use hence_core::ledger::OccurrenceRecord;
 use hence_core::queue::{Counts, QueueSettings};
-use hence_core::schedule::{Fate, OccurrenceRecord, ScheduleState};
+use hence_core::schedule::ScheduleState;
 use hence_core::shard::Snapshot;
 use hence_core::time::Timestamp;
 
@@ -37,6 +38,8 @@ pub(crate) struct Disk {
     pub(crate) queues: BTreeMap<QueueName, QueueSettings>,
     pub(crate) schedules: BTreeMap<ScheduleId, ScheduleState>,
     pub(crate) occurrences: Vec<OccurrenceRecord>,
+    /// Records that were forgotten, or went with their schedule.
+    pub(crate) gone: Vec<OccurrenceRecord>,
     /// As the shard said.
     pub(crate) counts: BTreeMap<QueueName, Counts>,
     pub(crate) next_number: JobNumber,
@@ -86,12 +89,31 @@ impl Disk {
                 self.finished.remove(&place.number).expect("only what is kept is forgotten");
             }
             Change::SchedulePut { state } => {
-                self.schedules.insert(state.schedule.id.clone(), state.clone());
+                self.schedules.insert(state.schedule.id.clone(), (**state).clone());
+            }
+            Change::ScheduleAdvanced { id, progress } => {
+                let state = self.schedules.get_mut(id).expect("only a schedule comes further");
+                state.progress = (**progress).clone();
             }
             Change::ScheduleRemoved { id } => {
                 self.schedules.remove(id).expect("only what is there is removed");
+                let removed = self.occurrences.extract_if(.., |record| record.schedule == *id);
+                self.gone.extend(removed);
             }
-            Change::OccurrenceRecorded { record } => self.occurrences.push(record.clone()),
+            Change::OccurrenceRecorded { record } => {
+                let twin = |other: &&OccurrenceRecord| {
+                    (&other.schedule, other.place()) == (&record.schedule, record.place())
+                };
+                assert_eq!(self.occurrences.iter().rev().take(2_000).find(twin), None, "twice");
+                self.occurrences.push(record.clone());
+            }
+            Change::LedgerForgotten { schedule, before } => {
+                let old = |record: &mut OccurrenceRecord| {
+                    record.schedule == *schedule && record.last < *before
+                };
+                let removed = self.occurrences.extract_if(.., old);
+                self.gone.extend(removed);
+            }
             Change::QueuePut { name, settings } => {
                 self.queues.insert(name.clone(), settings.clone());
             }
@@ -195,13 +217,26 @@ impl Disk {
         }
     }
 
-    /// How many ticks are accounted for, by whatever fate.
+    /// How many ticks were accounted for, by whatever fate.
     pub(crate) fn ticks(&self) -> u64 {
-        let ticks = self.occurrences.iter().map(|record| match record.fate {
-            Fate::Coalesced(missed) => missed,
-            Fate::Ran(_) | Fate::Triggered(_) => 1,
-        });
-        ticks.sum()
+        self.occurrences.iter().chain(&self.gone).map(|record| record.count).sum()
+    }
+
+    /// A page of a schedule's ledger, oldest first, and whether there is more.
+    pub(crate) fn recall(
+        &self,
+        schedule: &ScheduleId,
+        (after, until): (Timestamp, Timestamp),
+        limit: usize,
+    ) -> (Vec<OccurrenceRecord>, bool) {
+        let fits = |record: &&OccurrenceRecord| {
+            record.schedule == *schedule && record.last > after && record.last <= until
+        };
+        let mut rows: Vec<_> = self.occurrences.iter().filter(fits).cloned().collect();
+        rows.sort_by_key(OccurrenceRecord::place);
+        let more = rows.len() > limit;
+        rows.truncate(limit);
+        (rows, more)
     }
 
     pub(crate) fn knows(&self, number: JobNumber) -> bool {
@@ -261,7 +296,7 @@ impl Disk {
             changes.push(Change::QueuePut { name: name.clone(), settings: settings.clone() });
         }
         for state in self.schedules.values() {
-            changes.push(Change::SchedulePut { state: state.clone() });
+            changes.push(Change::SchedulePut { state: state.clone().into() });
         }
         for live in self.live.values() {
             if live.lease.is_none() && !live.progress.holds_key {

@@ -11,10 +11,11 @@ pub(crate) mod verbs;
 use std::collections::BTreeMap;
 
 use hence_core::change::{Change, Place};
-use hence_core::effect::{Answer, Delivery, Effect};
+use hence_core::effect::{Answer, Delivery, Effect, Notice};
 use hence_core::error::Rejection;
-use hence_core::id::{Epoch, JobName, QueueName, ShardId, Token, WorkerName};
+use hence_core::id::{Epoch, JobName, QueueName, ScheduleId, ShardId, Token, WorkerName};
 use hence_core::input::{Input, Request, Ticket};
+use hence_core::limits;
 use hence_core::shard::{Config, Shard};
 use hence_core::time::Timestamp;
 
@@ -62,6 +63,7 @@ pub(crate) struct Question {
 enum About {
     Name(JobName),
     Page { queue: QueueName, after: Place, limit: usize },
+    Ledger { schedule: ScheduleId, range: (Timestamp, Timestamp), limit: usize },
 }
 
 /// One node with one shard, and everything around it.
@@ -78,6 +80,7 @@ pub(crate) struct World {
     pub(crate) deliveries: Vec<Delivery>,
     pub(crate) abandoned: Vec<Token>,
     pub(crate) woken: Vec<QueueName>,
+    pub(crate) notices: Vec<Notice>,
     /// What came out of the last step, in order.
     pub(crate) effects: Vec<Effect>,
     epoch: u32,
@@ -100,6 +103,7 @@ impl World {
             deliveries: Vec::new(),
             abandoned: Vec::new(),
             woken: Vec::new(),
+            notices: Vec::new(),
             effects: Vec::new(),
             epoch: 1,
             tickets: 0,
@@ -109,24 +113,38 @@ impl World {
 
     /// Feeds one input and carries out what comes of it. Checks on the way that nothing leaves
     /// before it is durable, nothing before its time, tokens grow, a key is held once, counts
-    /// are right, and the shard does not ask to be called again at once.
+    /// are right, and the shard asks to be called again at once only while it gets on.
     pub(crate) fn feed(&mut self, input: Input) {
-        self.shard.handle(self.now, input);
         self.effects.clear();
+        self.step(input);
+        while self.shard.deadline().is_some_and(|at| at <= self.now) {
+            let before = self.effects.len();
+            self.step(Input::Tick);
+            let deadline = self.shard.deadline();
+            assert!(self.effects.len() > before, "called again at once: {deadline:?}");
+        }
+        if let Answering::AtOnce = self.answering {
+            self.answer_all();
+        }
+    }
+
+    /// One call of the shard, and what comes of it.
+    fn step(&mut self, input: Input) {
+        self.shard.handle(self.now, input);
+        let before = self.effects.len();
         while let Some(effect) = self.shard.poll_effect() {
             self.carry_out(&effect);
             self.effects.push(effect);
         }
+        let of_ticks =
+            |effect: &&Effect| matches!(effect, Effect::Persist(Change::OccurrenceRecorded { .. }));
+        let ticks = self.effects[before..].iter().filter(of_ticks).count();
+        assert!(ticks <= 2 * limits::TICKS_PER_CALL_MAX + 1, "{ticks} ticks in one call");
         for (queue, counts) in self.shard.take_counts() {
             self.disk.counts.insert(queue, counts);
         }
         self.disk.next_number = self.shard.next_number();
         self.disk.check_counts();
-        let deadline = self.shard.deadline();
-        assert!(deadline.is_none_or(|at| at > self.now), "called again at once: {deadline:?}");
-        if let Answering::AtOnce = self.answering {
-            self.answer_all();
-        }
     }
 
     /// Feeds an input whose effects are lost: the process dies before they are durable.
@@ -156,6 +174,11 @@ impl World {
                 let (queue, after, limit) = (queue.clone(), *after, *limit);
                 self.question(About::Page { queue, after, limit });
             }
+            Effect::Recall { schedule, after, until, limit } => {
+                let (schedule, range, limit) = (schedule.clone(), (*after, *until), *limit);
+                self.question(About::Ledger { schedule, range, limit });
+            }
+            Effect::Notice(notice) => self.notices.push(notice.clone()),
         }
     }
 
@@ -204,6 +227,7 @@ impl World {
                 let text = match &about {
                     About::Name(name) => name.to_string(),
                     About::Page { queue, .. } => queue.to_string(),
+                    About::Ledger { schedule, .. } => schedule.to_string(),
                 };
                 let moment = self.now.as_millis() as u64;
                 let mix =
@@ -298,6 +322,10 @@ fn read(disk: &Disk, now: Timestamp, question: &mut Question) {
         About::Page { queue, after, limit } => {
             let (jobs, more) = disk.page(queue, *after, *limit);
             Input::Loaded { queue: queue.clone(), jobs, more }
+        }
+        About::Ledger { schedule, range, limit } => {
+            let (records, more) = disk.recall(schedule, *range, *limit);
+            Input::Recalled { schedule: schedule.clone(), records, more }
         }
     });
 }

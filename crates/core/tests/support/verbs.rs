@@ -2,11 +2,12 @@
 
 use hence_core::effect::{Answer, Delivery, Submitted};
 use hence_core::error::Rejection;
-use hence_core::id::{HandlerName, QueueName, ScheduleId, Token, WorkerName};
+use hence_core::id::{HandlerName, ScheduleId, Token, WorkerName};
 use hence_core::input::{Edit, Input, Nack, Report, Request, Ticket};
 use hence_core::job::{JobSpec, JobView, Target};
 use hence_core::queue::{QueueSettings, QueueView};
-use hence_core::schedule::{Every, Schedule, ScheduleState};
+use hence_core::schedule::{Schedule, ScheduleProgress, ScheduleState};
+use hence_core::when::Plan;
 
 use super::draft::{Draft, ms, name, payload, queue_name};
 use super::{Reply, World, at};
@@ -164,12 +165,18 @@ impl World {
         schedule_state(self.call(Request::PutSchedule(Box::new(schedule))))
     }
 
-    pub(crate) fn pause_schedule(&mut self, id: &str, paused: bool) -> ScheduleState {
-        schedule_state(self.call(Request::PauseSchedule { id: schedule_id(id), paused }))
+    pub(crate) fn pause(&mut self, id: &str) -> ScheduleState {
+        let note = "enough".into();
+        schedule_state(self.call(Request::PauseSchedule { id: schedule_id(id), note }))
     }
 
-    pub(crate) fn schedule(&mut self, id: &str) -> ScheduleState {
-        schedule_state(self.call(Request::ShowSchedule(schedule_id(id))))
+    pub(crate) fn resume(&mut self, id: &str) -> ScheduleState {
+        schedule_state(self.call(Request::ResumeSchedule(schedule_id(id))))
+    }
+
+    /// How far a schedule has come.
+    pub(crate) fn schedule(&mut self, id: &str) -> ScheduleProgress {
+        schedule_state(self.call(Request::ShowSchedule(schedule_id(id)))).progress
     }
 
     /// Runs until nothing more happens by itself before `millis`, called at every deadline.
@@ -195,7 +202,7 @@ pub(crate) fn view(reply: Reply) -> Result<JobView, Rejection> {
 
 fn schedule_state(reply: Reply) -> ScheduleState {
     match reply {
-        Ok(Answer::Schedule(state)) => state,
+        Ok(Answer::Schedule(state)) => *state,
         other => panic!("a schedule was shown as {other:?}"),
     }
 }
@@ -206,14 +213,13 @@ pub(crate) fn schedule_id(text: &str) -> ScheduleId {
 
 /// A schedule of worker jobs in the default queue.
 pub(crate) fn schedule(id: &str, start: i64, interval: u64) -> Schedule {
-    Schedule {
-        id: schedule_id(id),
-        every: Every { start: at(start), interval: ms(interval) },
-        queue: QueueName::default_queue(),
-        key: None,
-        template: JobSpec { payload: payload("tick"), ..JobSpec::new(Target::Worker) },
-        paused: false,
-    }
+    let spec = JobSpec { payload: payload("tick"), ..JobSpec::new(Target::Worker) };
+    Schedule::new(schedule_id(id), every(start, interval), spec)
+}
+
+/// An interval from a start.
+pub(crate) fn every(start: i64, interval: u64) -> Plan {
+    Plan::every(at(start), ms(interval))
 }
 
 pub(crate) fn failed(retry_after: Option<u64>, permanent: bool) -> Report {

@@ -290,6 +290,7 @@ impl Observer for Order {
             Event::Delivering { .. } => "delivering",
             Event::Committed { .. } => "committed",
             Event::CommitFailed { .. } => "failed",
+            Event::Noticed(_) => "noticed",
             Event::StoreFull(_) => "full",
         });
     }

@@ -7,6 +7,7 @@ mod crashes;
 mod ends;
 mod faults;
 mod handlers;
+mod herd;
 mod http;
 mod keys;
 mod pull;

@@ -6,6 +6,7 @@ use hence_core::error::Rejection;
 use hence_core::id::ScheduleId;
 use hence_core::schedule::ScheduleState;
 use hence_core::time::{Millis, Timestamp};
+use hence_store::LedgerRequest;
 use http::{StatusCode, Uri};
 
 use super::app::{self, App};
@@ -100,7 +101,7 @@ pub(crate) async fn remove(State(app): State<App>, request: Request) -> Result<R
     responses((status = 200, description = "The schedule as it is now", body = ScheduleOut<'_>))
 )]
 pub(crate) async fn pause(State(app): State<App>, request: Request) -> Result<Response, Problem> {
-    Ok(shown(&app.client.pause_schedule(only_id_of(request.uri())?, true).await?))
+    Ok(shown(&app.client.pause_schedule(only_id_of(request.uri())?, "").await?))
 }
 
 /// Resumes a schedule's ticking.
@@ -110,7 +111,7 @@ pub(crate) async fn pause(State(app): State<App>, request: Request) -> Result<Re
     responses((status = 200, description = "The schedule as it is now", body = ScheduleOut<'_>))
 )]
 pub(crate) async fn resume(State(app): State<App>, request: Request) -> Result<Response, Problem> {
-    Ok(shown(&app.client.pause_schedule(only_id_of(request.uri())?, false).await?))
+    Ok(shown(&app.client.resume_schedule(only_id_of(request.uri())?).await?))
 }
 
 /// Makes a job of the schedule now, outside its rhythm.
@@ -145,11 +146,12 @@ pub(crate) async fn occurrences(
     // A tick of this very millisecond belongs to the past that is shown.
     let until_now = || app.client.now().plus(Millis::new(1));
     let before: Timestamp = params.instant("before", &app.reading())?.unwrap_or_else(until_now);
-    let records = app.client.occurrences(id, before, limit).await?;
+    let page = LedgerRequest { until: before, ..LedgerRequest::newest(id, limit) };
+    let records = app.client.occurrences(page).await?;
     let oldest = records.last().filter(|_| records.len() == limit);
     let answer = OccurrencesOut {
         occurrences: records.iter().map(OccurrenceOut::from).collect(),
-        next_before: oldest.map(|record| Stamp(record.at)),
+        next_before: oldest.map(|record| Stamp(record.last)),
     };
     Ok(app::json(StatusCode::OK, &answer))
 }

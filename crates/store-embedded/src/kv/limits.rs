@@ -77,6 +77,10 @@ pub const SYNC_EVERY_BYTES: u64 = 4 * 1024 * 1024;
 /// Bytes handed to the disk in one write when a file is built or filled with zeros.
 pub const WRITE_CHUNK_BYTES: usize = 1024 * 1024;
 
+/// Bytes asked of the disk at once when a whole file is read: small beside a segment, most of
+/// which is zeros that need not be kept.
+pub const READ_CHUNK_BYTES: usize = 256 * 1024;
+
 /// How long the background waits before it asks a full disk again.
 pub const FULL_RETRY_MS: u64 = 250;
 

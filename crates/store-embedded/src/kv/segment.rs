@@ -14,7 +14,7 @@ use bytes::Bytes;
 use super::bytes_io::Reader;
 use super::disk::{Access, Disk, DiskFile};
 use super::error::{Error, Result};
-use super::limits::{NUMBER_MAX, WRITE_CHUNK_BYTES};
+use super::limits::{NUMBER_MAX, READ_CHUNK_BYTES, WRITE_CHUNK_BYTES};
 
 /// Bytes of a segment before its first frame.
 pub(super) const SEGMENT_HEAD: usize = 64;
@@ -146,11 +146,24 @@ pub(super) fn read_segment(
 }
 
 /// Reads a whole file into memory; only for files whose size the store itself bounds.
+///
+/// Most of a segment is zeros, ready to be written over. Memory that was asked for zeroed and is
+/// never written to costs nothing, so those are left out: what is read stays as long as the
+/// memtable that points into it.
 pub(super) fn read_file(disk: &dyn Disk, path: &Path) -> Result<Bytes> {
     let failed = |cause| Error::io("read", path, cause);
     let file = disk.open(path, Access::Read).map_err(failed)?;
     let mut content = vec![0; file.len().map_err(failed)? as usize];
-    file.read_at(&mut content, 0).map_err(failed)?;
+    let mut piece = vec![0; READ_CHUNK_BYTES.min(content.len())];
+    let mut offset = 0;
+    for part in content.chunks_mut(READ_CHUNK_BYTES) {
+        let piece = &mut piece[..part.len()];
+        file.read_at(piece, offset).map_err(failed)?;
+        if piece.iter().any(|byte| *byte != 0) {
+            part.copy_from_slice(piece);
+        }
+        offset += part.len() as u64;
+    }
     Ok(Bytes::from(content))
 }
 

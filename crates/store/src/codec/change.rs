@@ -25,6 +25,8 @@ const SCHEDULE_PUT: u8 = 6;
 const SCHEDULE_REMOVED: u8 = 7;
 const OCCURRENCE_RECORDED: u8 = 8;
 const QUEUE_PUT: u8 = 9;
+const SCHEDULE_ADVANCED: u8 = 10;
+const LEDGER_FORGOTTEN: u8 = 11;
 
 impl Wire for Change {
     fn put(&self, out: &mut Vec<u8>) {
@@ -72,6 +74,11 @@ impl Wire for Change {
                 out.push(SCHEDULE_PUT);
                 state.put(out);
             }
+            Change::ScheduleAdvanced { id, progress } => {
+                out.push(SCHEDULE_ADVANCED);
+                id.put(out);
+                progress.put(out);
+            }
             Change::ScheduleRemoved { id } => {
                 out.push(SCHEDULE_REMOVED);
                 id.put(out);
@@ -79,6 +86,11 @@ impl Wire for Change {
             Change::OccurrenceRecorded { record } => {
                 out.push(OCCURRENCE_RECORDED);
                 record.put(out);
+            }
+            Change::LedgerForgotten { schedule, before } => {
+                out.push(LEDGER_FORGOTTEN);
+                schedule.put(out);
+                before.put(out);
             }
             Change::QueuePut { name, settings } => {
                 out.push(QUEUE_PUT);
@@ -104,6 +116,12 @@ impl Wire for Change {
                 Change::JobForgotten { job: Wire::take(input)?, place: Wire::take(input)? }
             }
             SCHEDULE_PUT => Change::SchedulePut { state: Wire::take(input)? },
+            SCHEDULE_ADVANCED => {
+                Change::ScheduleAdvanced { id: Wire::take(input)?, progress: Wire::take(input)? }
+            }
+            LEDGER_FORGOTTEN => {
+                Change::LedgerForgotten { schedule: Wire::take(input)?, before: Wire::take(input)? }
+            }
             SCHEDULE_REMOVED => Change::ScheduleRemoved { id: Wire::take(input)? },
             OCCURRENCE_RECORDED => Change::OccurrenceRecorded { record: Wire::take(input)? },
             QUEUE_PUT => {

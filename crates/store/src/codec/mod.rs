@@ -35,22 +35,23 @@ use bytes::Bytes;
 use hence_core::change::Change;
 use hence_core::job::{AttemptRecord, Finish, Job, Lease, Progress};
 use hence_core::queue::{Counts, QueueSettings};
-use hence_core::schedule::{OccurrenceRecord, ScheduleState};
+use hence_core::schedule::{OccurrenceRecord, Schedule, ScheduleProgress};
 
 use crate::{ErrorKind, FinishedJob, ShardBatch, StoreError};
 
 mod change;
 mod job;
 mod rest;
+mod schedule;
 mod wire;
 
 use job::{Shown, put_job, put_progress, take_progress};
 use wire::{Fault, Reader, Wire};
 
 /// The version that is written, and the newest that is read.
-pub const VERSION: u8 = 1;
-/// The oldest version that is read.
-pub const VERSION_OLDEST: u8 = 1;
+pub const VERSION: u8 = 2;
+/// The oldest version that is read. The first was never released, and is refused.
+pub const VERSION_OLDEST: u8 = 2;
 
 /// Appends a job.
 pub fn encode_job(job: &Job, out: &mut Vec<u8>) {
@@ -166,14 +167,24 @@ pub fn decode_attempt(bytes: &Bytes) -> Result<AttemptRecord, StoreError> {
     decode("attempt", bytes, AttemptRecord::take)
 }
 
-/// Appends a schedule and how far it has come.
-pub fn encode_schedule(state: &ScheduleState, out: &mut Vec<u8>) {
-    encode(out, |out| state.put(out));
+/// Appends a schedule.
+pub fn encode_schedule(schedule: &Schedule, out: &mut Vec<u8>) {
+    encode(out, |out| schedule.put(out));
 }
 
-/// Reads a schedule and how far it has come. Its template's payload is a slice of `bytes`.
-pub fn decode_schedule(bytes: &Bytes) -> Result<ScheduleState, StoreError> {
-    decode("schedule", bytes, ScheduleState::take)
+/// Reads a schedule. Its template's payload is a slice of `bytes`.
+pub fn decode_schedule(bytes: &Bytes) -> Result<Schedule, StoreError> {
+    decode("schedule", bytes, Schedule::take)
+}
+
+/// Appends how far a schedule has come.
+pub fn encode_schedule_progress(progress: &ScheduleProgress, out: &mut Vec<u8>) {
+    encode(out, |out| progress.put(out));
+}
+
+/// Reads how far a schedule has come.
+pub fn decode_schedule_progress(bytes: &Bytes) -> Result<ScheduleProgress, StoreError> {
+    decode("schedule progress", bytes, ScheduleProgress::take)
 }
 
 /// Appends an occurrence.

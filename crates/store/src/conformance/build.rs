@@ -12,7 +12,9 @@ use hence_core::job::{
     Target,
 };
 use hence_core::retry::RetryPolicy;
-use hence_core::schedule::{Every, Fate, OccurrenceRecord, Schedule, ScheduleState};
+use hence_core::schedule::{
+    Fate, OccurrenceRecord, Overlap, Run, Schedule, ScheduleProgress, ScheduleState,
+};
 use hence_core::time::{Millis, Timestamp};
 
 /// So many milliseconds after the day the cases play on.
@@ -186,22 +188,34 @@ pub(super) fn finished_place(job: &Job, finish: &Finish) -> FinishedPlace {
 }
 
 pub(super) fn schedule(id: &str) -> ScheduleState {
-    let schedule = Schedule {
-        id: schedule_id(id),
-        every: Every { start: at(0), interval: Millis::from_secs(60) },
-        queue: main_queue(),
-        key: Some(key("nightly")),
-        template: hence_core::job::JobSpec::new(Target::Worker),
-        paused: false,
-    };
-    let schedule = Arc::new(schedule);
-    ScheduleState { schedule, next_at: Some(at(60_000)), last_at: Some(at(0)), fired: 1 }
+    let draft = Schedule::cron("*/5 9-17 * * MON-FRI")
+        .zone("Europe/Paris")
+        .queue(main_queue())
+        .key(key("nightly"))
+        .overlap(Overlap::QueueAll);
+    let template = hence_core::job::JobSpec::new(Target::Worker);
+    let schedule = draft.build(schedule_id(id), template, at(0)).expect("a good schedule");
+    ScheduleState::new(Arc::new(schedule), at(0))
+}
+
+/// The same, further on.
+pub(super) fn advanced(id: &str, fired: u64) -> ScheduleProgress {
+    let (number, tick) = (JobNumber(7), at(60_000));
+    ScheduleProgress {
+        last_at: Some(tick),
+        fired,
+        running: Some(Run { number, at: tick }),
+        waiting: vec![at(120_000), at(180_000)],
+        ..schedule(id).progress
+    }
 }
 
 pub(super) fn occurrence(id: &str, minute: i64) -> OccurrenceRecord {
     OccurrenceRecord {
         schedule: schedule_id(id),
-        at: at(minute * 60_000),
+        first: at(minute * 60_000),
+        last: at(minute * 60_000),
+        count: 1,
         decided_at: at(minute * 60_000 + 3),
         fate: Fate::Ran(JobNumber(minute as u64)),
     }

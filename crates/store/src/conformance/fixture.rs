@@ -11,8 +11,8 @@ use hence_core::time::Timestamp;
 
 use super::Harness;
 use crate::{
-    Capabilities, Change, Cursor, ErrorKind, Filter, ListRequest, LiveJob, Page, Place, Recovered,
-    ShardBatch, Store, StoreError, StoredJob,
+    Capabilities, Change, Cursor, ErrorKind, Filter, LedgerRequest, ListRequest, LiveJob, Page,
+    Place, Recovered, ShardBatch, Store, StoreError, StoredJob,
 };
 
 /// The shard of cases that need one only.
@@ -218,8 +218,12 @@ impl Fixture {
         before: Timestamp,
         limit: usize,
     ) -> Vec<OccurrenceRecord> {
-        let answer = self.store().occurrences(SHARD, id.clone(), before, limit).await;
-        answer.expect("occurrences")
+        let request = LedgerRequest { until: before, ..LedgerRequest::newest(id.clone(), limit) };
+        self.ledger(request).await
+    }
+
+    pub(super) async fn ledger(&self, request: LedgerRequest) -> Vec<OccurrenceRecord> {
+        self.store().occurrences(SHARD, request).await.expect("occurrences")
     }
 
     /// Dead jobs swept, by queue.
@@ -275,7 +279,7 @@ pub(super) async fn snapshot(store: &dyn Store, shard: ShardId, now: Timestamp) 
     let mut occurrences = Vec::new();
     for state in &recovered.schedules {
         let id = state.schedule.id.clone();
-        let all = store.occurrences(shard, id, Timestamp::MAX, 100_000).await;
+        let all = store.occurrences(shard, LedgerRequest::newest(id, 100_000)).await;
         occurrences.push(all.expect("occurrences"));
     }
     let found = store.get(shard, names, now).await.expect("got");

@@ -4,16 +4,17 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use hence_core::job::{AttemptEnd, Finish, Job, Outcome};
-use hence_core::schedule::Fate;
+use hence_core::ledger::{Fate, SkipReason};
+use hence_core::time::Millis;
 
 use super::build::{
     at, attempt_record, finish, finished, finished_place, fresh, job, jobs, later, leased,
     main_queue, name, named, occurrence, put, put_all, queue, recorded, replaced, retried,
-    schedule_id,
+    schedule, schedule_id,
 };
 use super::fixture::{Fixture, all_states};
 use super::table;
-use crate::Change;
+use crate::{Change, LedgerOrder, LedgerRequest, OccurrenceRecord};
 
 table! { "history":
     S11 nothing a_job_without_attempts_has_none;
@@ -26,6 +27,10 @@ table! { "history":
     S11 nothing occurrences_before_an_instant;
     S11 nothing occurrences_of_other_schedules_are_left_out;
     S11 nothing every_fate_comes_back;
+    S11 nothing occurrences_are_paged_in_both_directions;
+    S11 nothing a_ledger_loses_what_is_forgotten_and_nothing_else;
+    S11 nothing a_ledger_goes_with_its_schedule;
+    S11 nothing what_was_recorded_in_the_same_commit_is_forgotten_too;
     S11 nothing a_finished_job_is_visible_until_its_time_is_up;
     S11 nothing a_sweep_leaves_what_is_not_up;
     S11 nothing a_sweep_leaves_live_jobs;
@@ -128,9 +133,7 @@ async fn occurrences_come_newest_first(mut fixture: Fixture) {
 async fn occurrences_before_an_instant(mut fixture: Fixture) {
     fixture.commit((1..=9).map(|minute| recorded("s", minute)).collect()).await;
     let id = schedule_id("s");
-    let minutes = |found: Vec<hence_core::schedule::OccurrenceRecord>| -> Vec<i64> {
-        found.iter().map(|it| (it.at.as_millis() - at(0).as_millis()) / 60_000).collect()
-    };
+    let minutes = |found: Vec<OccurrenceRecord>| minutes_of(&found);
     let found = fixture.occurrences(&id, at(4 * 60_000), 2).await;
     assert_eq!(minutes(found), [3, 2], "strictly before, the newest two");
     let found = fixture.occurrences(&id, at(4 * 60_000 + 1), 9).await;
@@ -151,14 +154,111 @@ async fn occurrences_of_other_schedules_are_left_out(mut fixture: Fixture) {
 }
 
 async fn every_fate_comes_back(mut fixture: Fixture) {
-    let fates =
-        [Fate::Ran(job(1).number), Fate::Coalesced(u64::MAX), Fate::Triggered(job(2).number)];
+    let (one, two) = (job(1).number, job(2).number);
+    let mut fates = vec![
+        Fate::Ran(one),
+        Fate::Late(two, Millis::new(u64::MAX)),
+        Fate::Coalesced,
+        Fate::Triggered(one),
+        Fate::Backfilled(two),
+    ];
+    fates.extend(SkipReason::ALL.map(Fate::Skipped));
     for (minute, fate) in (1..).zip(fates) {
-        let record = hence_core::schedule::OccurrenceRecord { fate, ..occurrence("s", minute) };
+        let (first, count) = (at(minute), u64::MAX);
+        let record = OccurrenceRecord { fate, first, count, ..occurrence("s", minute) };
         fixture.commit(vec![Change::OccurrenceRecorded { record: record.clone() }]).await;
         let found = fixture.occurrences(&schedule_id("s"), later(), 1).await;
         assert_eq!(found, [record]);
     }
+}
+
+fn minutes_of(found: &[OccurrenceRecord]) -> Vec<i64> {
+    found.iter().map(|it| (it.last.as_millis() - at(0).as_millis()) / 60_000).collect()
+}
+
+async fn occurrences_are_paged_in_both_directions(mut fixture: Fixture) {
+    // Several records of one tick: accounted for, triggered, given a job later.
+    let mut changes: Vec<Change> = (1..=6).map(|minute| recorded("s", minute)).collect();
+    for number in [70, 80] {
+        let fate = Fate::Backfilled(job(number).number);
+        let record = OccurrenceRecord { fate, ..occurrence("s", 3) };
+        changes.push(Change::OccurrenceRecorded { record });
+    }
+    fixture.commit(changes).await;
+    let rows = [
+        (LedgerOrder::Oldest, 0, 7, vec![1, 2, 3, 3, 3, 4, 5, 6]),
+        (LedgerOrder::Newest, 0, 7, vec![6, 5, 4, 3, 3, 3, 2, 1]),
+        (LedgerOrder::Oldest, 2, 4, vec![2, 3, 3, 3]),
+        (LedgerOrder::Newest, 2, 4, vec![3, 3, 3, 2]),
+    ];
+    for (order, from, until, expected) in rows {
+        for limit in [1, 2, 3, 100] {
+            let mut found = Vec::new();
+            let mut after = None;
+            loop {
+                let page = fixture.ledger(LedgerRequest {
+                    schedule: schedule_id("s"),
+                    from: at(from * 60_000),
+                    until: at(until * 60_000),
+                    after,
+                    order,
+                    limit,
+                });
+                let page = page.await;
+                let Some(last) = page.last() else { break };
+                after = Some(last.place());
+                found.extend(page);
+                assert!(found.len() <= expected.len(), "rows come again");
+            }
+            assert_eq!(minutes_of(&found), expected, "{order:?}, pages of {limit}");
+        }
+    }
+}
+
+async fn a_ledger_loses_what_is_forgotten_and_nothing_else(mut fixture: Fixture) {
+    let ids = ["s", "s/", "ss", "r"];
+    for id in ids {
+        fixture.commit((1..=5).map(|minute| recorded(id, minute)).collect()).await;
+    }
+    let before = at(3 * 60_000);
+    fixture.commit(vec![Change::LedgerForgotten { schedule: schedule_id("s"), before }]).await;
+    for id in ids {
+        let found = fixture.occurrences(&schedule_id(id), later(), 9).await;
+        let expected: &[i64] = if id == "s" { &[5, 4, 3] } else { &[5, 4, 3, 2, 1] };
+        assert_eq!(minutes_of(&found), expected, "{id}");
+    }
+}
+
+async fn a_ledger_goes_with_its_schedule(mut fixture: Fixture) {
+    for id in ["s", "s/", "ss"] {
+        fixture
+            .commit(vec![Change::SchedulePut { state: schedule(id).into() }, recorded(id, 1)])
+            .await;
+    }
+    fixture.commit(vec![Change::ScheduleRemoved { id: schedule_id("s") }]).await;
+    let mut counts = Vec::new();
+    for id in ["s", "s/", "ss"] {
+        counts.push(fixture.occurrences(&schedule_id(id), later(), 9).await.len());
+    }
+    assert_eq!(counts, [0, 1, 1]);
+    fixture
+        .commit(vec![Change::SchedulePut { state: schedule("s").into() }, recorded("s", 2)])
+        .await;
+    let found = fixture.occurrences(&schedule_id("s"), later(), 9).await;
+    assert_eq!(minutes_of(&found), [2], "put again, it starts afresh");
+}
+
+async fn what_was_recorded_in_the_same_commit_is_forgotten_too(mut fixture: Fixture) {
+    let schedule = schedule_id("s");
+    let before = at(3 * 60_000);
+    let forgotten = Change::LedgerForgotten { schedule: schedule.clone(), before };
+    let changes = vec![recorded("s", 1), recorded("s", 3), forgotten, recorded("s", 2)];
+    fixture.commit(changes).await;
+    let found = fixture.occurrences(&schedule, later(), 9).await;
+    assert_eq!(minutes_of(&found), [3, 2], "and what was recorded after that is not");
+    let removed = Change::ScheduleRemoved { id: schedule.clone() };
+    fixture.commit(vec![recorded("s", 4), removed]).await;
+    assert_eq!(fixture.occurrences(&schedule, later(), 9).await, []);
 }
 
 async fn a_finished_job_is_visible_until_its_time_is_up(mut fixture: Fixture) {

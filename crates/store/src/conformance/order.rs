@@ -23,7 +23,8 @@ table! { "order":
 
 async fn a_batch_sent_twice_applies_once(mut fixture: Fixture) {
     let job = job(1);
-    let changes = vec![put(&job), leased([&job], 1), Change::SchedulePut { state: schedule("s") }];
+    let changes =
+        vec![put(&job), leased([&job], 1), Change::SchedulePut { state: schedule("s").into() }];
     let batch = fixture.batch(SHARD, changes).await;
     fixture.send(vec![batch.clone()]).await.expect("committed");
     let before = fixture.snapshot(later()).await;

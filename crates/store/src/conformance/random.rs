@@ -12,8 +12,8 @@ use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
 use super::build::{
-    at, attempt_record, finished_place, name, named, occurrence, payload, queue, schedule,
-    schedule_id, token, worker,
+    advanced, at, attempt_record, finished_place, name, named, occurrence, payload, queue,
+    schedule, schedule_id, token, worker,
 };
 use crate::{Change, LeaseGrant, Place};
 
@@ -211,11 +211,16 @@ impl History {
     fn schedule_change(&mut self) -> Change {
         let id = format!("s{}", self.dice.random_range(0..4));
         self.minute += 1;
-        match self.dice.random_range(0..5) {
+        match self.dice.random_range(0..6) {
             0 => Change::ScheduleRemoved { id: schedule_id(&id) },
             1 | 2 => {
-                let state = ScheduleState { fired: self.minute as u64, ..schedule(&id) };
-                Change::SchedulePut { state }
+                let progress = advanced(&id, self.minute as u64);
+                let state = ScheduleState { progress, ..schedule(&id) };
+                Change::SchedulePut { state: state.into() }
+            }
+            3 => {
+                let before = at((self.minute - 3) * 60_000);
+                Change::LedgerForgotten { schedule: schedule_id(&id), before }
             }
             _ => Change::OccurrenceRecorded { record: occurrence(&id, self.minute) },
         }

@@ -6,8 +6,8 @@ use hence_core::schedule::ScheduleState;
 use hence_core::time::Millis;
 
 use super::build::{
-    at, finish, finished, job, jobs, leased, main_queue, moved, name, named, place, put, put_all,
-    put_with, queue, replaced, schedule, schedule_id, token, worker,
+    advanced, at, finish, finished, job, jobs, leased, main_queue, moved, name, named, place, put,
+    put_all, put_with, queue, replaced, schedule, schedule_id, token, worker,
 };
 use super::fixture::{Fixture, OTHER, SHARD};
 use super::table;
@@ -176,14 +176,25 @@ async fn the_next_number_is_recovered(mut fixture: Fixture) {
 }
 
 async fn schedules_are_recovered_as_they_were_last_put(mut fixture: Fixture) {
-    let put = |state: &ScheduleState| Change::SchedulePut { state: state.clone() };
-    let advanced = ScheduleState { next_at: None, last_at: Some(at(9)), fired: 2, ..schedule("a") };
+    let put = |state: &ScheduleState| Change::SchedulePut { state: state.clone().into() };
+    let further = ScheduleState { progress: advanced("a", 2), ..schedule("a") };
+    let advance = |id, fired| {
+        let progress = advanced(id, fired);
+        Change::ScheduleAdvanced { id: schedule_id(id), progress: progress.into() }
+    };
     fixture.commit(vec![put(&schedule("a")), put(&schedule("b")), put(&schedule("a/b"))]).await;
-    fixture.commit(vec![put(&advanced)]).await;
+    fixture.commit(vec![advance("a", 1), advance("b", 1)]).await;
+    fixture.commit(vec![advance("a", 2)]).await;
     fixture.commit(vec![Change::ScheduleRemoved { id: schedule_id("b") }]).await;
     let mut found = fixture.recover().await.schedules;
     found.sort_by(|x, y| x.schedule.id.cmp(&y.schedule.id));
-    assert_eq!(found, [advanced, schedule("a/b")]);
+    assert_eq!(found, [further, schedule("a/b")]);
+    // Put again, it is where the put says.
+    fixture.commit(vec![put(&schedule("a")), advance("a/b", 5)]).await;
+    let mut found = fixture.recover().await.schedules;
+    found.sort_by(|x, y| x.schedule.id.cmp(&y.schedule.id));
+    let other = ScheduleState { progress: advanced("a/b", 5), ..schedule("a/b") };
+    assert_eq!(found, [schedule("a"), other]);
 }
 
 async fn queue_settings_are_recovered_as_they_were_last_put(mut fixture: Fixture) {
@@ -220,7 +231,7 @@ async fn recovering_changes_nothing(mut fixture: Fixture) {
 async fn recovery_is_per_shard(mut fixture: Fixture) {
     let job = job(1);
     fixture.commit_to(OTHER, vec![put(&job), leased([&job], 1)]).await;
-    fixture.commit_to(OTHER, vec![Change::SchedulePut { state: schedule("a") }]).await;
+    fixture.commit_to(OTHER, vec![Change::SchedulePut { state: schedule("a").into() }]).await;
     assert_eq!(fixture.recover().await, Recovered::default());
 }
 

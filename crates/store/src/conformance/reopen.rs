@@ -163,8 +163,8 @@ async fn schedules_and_settings_are_recovered(mut fixture: Fixture) {
     let settings = QueueSettings { paused_out: true, concurrency: Some(4), ..Default::default() };
     fixture
         .commit(vec![
-            Change::SchedulePut { state: schedule("a") },
-            Change::SchedulePut { state: schedule("b") },
+            Change::SchedulePut { state: schedule("a").into() },
+            Change::SchedulePut { state: schedule("b").into() },
             Change::QueuePut { name: main_queue(), settings: settings.clone() },
         ])
         .await;

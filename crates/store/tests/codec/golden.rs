@@ -16,8 +16,12 @@ use hence_core::job::{
 };
 use hence_core::queue::{Counts, QueueSettings, Rate};
 use hence_core::retry::{Backoff, RetryPolicy};
-use hence_core::schedule::{Every, Fate, OccurrenceRecord, Schedule, ScheduleState};
+use hence_core::schedule::{
+    Backfill, Fate, LedgerSpan, Misfire, OccurrenceRecord, Overlap, Pause, Run, Schedule,
+    ScheduleProgress, ScheduleState,
+};
 use hence_core::time::{Millis, Timestamp};
+use hence_core::when::Holidays;
 use hence_store::{ShardBatch, codec};
 
 use super::{KINDS, again, written};
@@ -93,7 +97,11 @@ fn samples() -> Vec<(&'static str, Vec<u8>)> {
         ("finish-succeeded", written(|out| codec::encode_finish(&succeeded(), out))),
         ("finish-dead", written(|out| codec::encode_finish(&dead(), out))),
         ("attempt", written(|out| codec::encode_attempt(&attempt(), out))),
-        ("schedule", written(|out| codec::encode_schedule(&schedule(), out))),
+        ("schedule", written(|out| codec::encode_schedule(&schedule().schedule, out))),
+        (
+            "schedule_progress",
+            written(|out| codec::encode_schedule_progress(&schedule().progress, out)),
+        ),
         ("occurrence", written(|out| codec::encode_occurrence(&occurrence(), out))),
         ("queue-default", written(|out| codec::encode_queue(&QueueSettings::default(), out))),
         ("queue-limited", written(|out| codec::encode_queue(&settings(), out))),
@@ -147,7 +155,14 @@ fn changes() -> Vec<(&'static str, Change)> {
         ("change-job_finished", finished(Box::new(succeeded()), true)),
         ("change-job_finished-bare", finished(Box::new(dead()), false)),
         ("change-job_forgotten", Change::JobForgotten { job: full, place: kept }),
-        ("change-schedule_put", Change::SchedulePut { state: schedule() }),
+        ("change-schedule_put", Change::SchedulePut { state: schedule().into() }),
+        ("change-schedule_advanced", {
+            let progress = schedule().progress;
+            Change::ScheduleAdvanced { id: schedule_id(), progress: progress.into() }
+        }),
+        ("change-ledger_forgotten", {
+            Change::LedgerForgotten { schedule: schedule_id(), before: at(9) }
+        }),
         ("change-schedule_removed", Change::ScheduleRemoved { id: schedule_id() }),
         ("change-occurrence_recorded", Change::OccurrenceRecorded { record: occurrence() }),
         (
@@ -295,28 +310,60 @@ fn schedule() -> ScheduleState {
         key_on_failure: KeyOnFailure::Block,
         on_unknown: OnUnknown::Retry,
     };
-    let schedule = Schedule {
-        id: schedule_id(),
-        every: Every { start: at(0), interval: Millis::new(60_000) },
-        queue: queue("reports"),
-        key: Some(Key::new("nightly").expect("a key")),
-        template,
-        paused: false,
-    };
-    ScheduleState {
-        schedule: Arc::new(schedule),
+    let draft = Schedule::cron("*/10 9-17 * * MON-FRI")
+        .and("every 2 weeks on friday at 9")
+        .and("@every 90m")
+        .zone("Europe/Paris")
+        .queue(queue("reports"))
+        .key(Key::new("nightly").expect("a key"))
+        .misfire(Misfire::All { pace: Millis::new(250) })
+        .overlap(Overlap::QueueAll)
+        .grace(Millis::new(5_000))
+        .spread(Millis::new(60_000))
+        .end(at(1_000_000_000_000))
+        .count(1_000);
+    let made = draft.build(schedule_id(), template, at(0)).expect("a schedule");
+    let mut plan = made.plan.clone();
+    plan.excluded.insert("2026-12-24".parse().expect("a date"));
+    plan.holidays = Holidays::parse("2026-12-25 Christmas").expect("a list");
+    let pause = Pause { note: "until the audit is over".into(), since: at(7) };
+    let schedule = Arc::new(Schedule { plan, paused: Some(pause), ..made });
+    let progress = ScheduleProgress {
+        accounted: at(59_000),
         next_at: Some(at(60_000)),
-        last_at: None,
+        idle: None,
+        last_at: Some(at(50_000)),
+        ticked: 13,
         fired: 12,
-    }
+        hold_until: Some(at(61_000)),
+        paused_until: Some(at(40_000)),
+        running: Some(Run { number: JobNumber(77), at: at(50_000) }),
+        waiting: vec![at(51_000), at(52_000)],
+        backfill: Some(Backfill {
+            after: at(-1),
+            until: at(30_000),
+            pace: Millis::new(10),
+            done: at(20_000),
+            ticks: 9,
+            made: 5,
+            kept: 1,
+            hold_until: at(58_000),
+            ended_at: None,
+        }),
+        zones: "2026a".into(),
+        ledger: Some(LedgerSpan { first: at(0), last: at(50_000) }),
+    };
+    ScheduleState { schedule, progress }
 }
 
 fn occurrence() -> OccurrenceRecord {
     OccurrenceRecord {
         schedule: schedule_id(),
-        at: at(0),
+        first: at(0),
+        last: at(0),
+        count: 1,
         decided_at: at(3),
-        fate: Fate::Ran(JobNumber(77)),
+        fate: Fate::Late(JobNumber(77), Millis::new(3)),
     }
 }
 

@@ -23,7 +23,7 @@ macro_rules! again {
 }
 
 /// Every kind of record by name.
-const KINDS: [(&str, Again); 13] = [
+const KINDS: [(&str, Again); 14] = [
     ("job", again!(decode_job, encode_job)),
     ("live", |bytes| {
         let (job, progress) = codec::decode_live(bytes)?;
@@ -43,6 +43,7 @@ const KINDS: [(&str, Again); 13] = [
     ("finish", again!(decode_finish, encode_finish)),
     ("attempt", again!(decode_attempt, encode_attempt)),
     ("schedule", again!(decode_schedule, encode_schedule)),
+    ("schedule_progress", again!(decode_schedule_progress, encode_schedule_progress)),
     ("occurrence", again!(decode_occurrence, encode_occurrence)),
     ("queue", again!(decode_queue, encode_queue)),
     ("counts", again!(decode_counts, encode_counts)),

@@ -47,6 +47,7 @@ round_trips! {
     finishes: finish, encode_finish, decode_finish;
     attempts: attempt, encode_attempt, decode_attempt;
     schedules: schedule, encode_schedule, decode_schedule;
+    progress_of_schedules: schedule_progress, encode_schedule_progress, decode_schedule_progress;
     occurrences: occurrence, encode_occurrence, decode_occurrence;
     queues: settings, encode_queue, decode_queue;
     counts: counts, encode_counts, decode_counts;

@@ -15,12 +15,17 @@ use hence_core::job::{
 };
 use hence_core::queue::{Counts, QueueSettings, Rate};
 use hence_core::retry::{Backoff, RetryPolicy};
-use hence_core::schedule::{Every, Fate, OccurrenceRecord, Schedule, ScheduleState};
+use hence_core::schedule::{
+    Backfill, Fate, Idle, LedgerSpan, Misfire, OccurrenceRecord, Overlap, Pause, Run, Said,
+    Schedule, ScheduleProgress, ScheduleState, SkipReason,
+};
 use hence_core::time::{Millis, Timestamp};
+use hence_core::when::{Dialect, Fold, Gap, Holidays, Plan, Reading, Zone, parse_recurrence};
 use hence_store::ShardBatch;
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
+use proptest::sample;
 
 macro_rules! name {
     ($function:ident, $type:ident, $pattern:literal) => {
@@ -221,29 +226,155 @@ pub(crate) fn attempt() -> BoxedStrategy<AttemptRecord> {
         .boxed()
 }
 
-pub(crate) fn schedule() -> BoxedStrategy<ScheduleState> {
-    let every = (time(), millis());
-    let body = (schedule_id(), every, queue(), option::of(key()), spec(), any::<bool>());
-    (body, option::of(time()), option::of(time()), any::<u64>())
-        .prop_map(
-            |((id, (start, interval), queue, key, template, paused), next_at, last_at, fired)| {
-                let every = Every { start, interval };
-                let schedule = Arc::new(Schedule { id, every, queue, key, template, paused });
-                ScheduleState { schedule, next_at, last_at, fired }
-            },
-        )
+/// Texts of every kind of rhythm, and every dialect.
+const RHYTHMS: [(&str, Option<Dialect>); 14] = [
+    ("*/15 9-17 * * MON-FRI", None),
+    ("0 0 12 ? * 2#1 2030-2040/2", Some(Dialect::Quartz)),
+    ("2014 3 * 0/2,3 9-17 * */5", Some(Dialect::Workkit)),
+    ("H H(0-7) L-3 * *", None),
+    ("30 4 15W,LW JAN,DEC *", None),
+    ("0~30 5 * * FRIL", None),
+    ("@hourly", None),
+    ("@every 90s", None),
+    ("@every 2h aligned", None),
+    ("every weekday at 9am", None),
+    ("every 15 minutes between 9:30 and 17:00", None),
+    ("every other day at 6", None),
+    ("every 2 weeks on friday and monday at 9 and 17:30", None),
+    ("the last day of every month", None),
+];
+
+const ZONES: [&str; 4] = ["UTC", "Europe/Paris", "America/Argentina/Buenos_Aires", "-00:30"];
+
+const HOLIDAYS: [&str; 3] = [
+    "",
+    "2026-12-25 Christmas\n2027-01-01 New Year",
+    "BEGIN:VCALENDAR\nBEGIN:VEVENT\nDTSTART;VALUE=DATE:20261225\nRRULE:FREQ=YEARLY\n\
+     SUMMARY:Christmas\nEND:VEVENT\nEND:VCALENDAR\n",
+];
+
+fn plan() -> BoxedStrategy<(Plan, Said)> {
+    let rhythm = (sample::select(&RHYTHMS[..]), sample::select(&ZONES[..]));
+    let rules = (
+        sample::select(std::vec![Gap::Skip, Gap::AfterGap]),
+        sample::select(std::vec![Fold::First, Fold::Second, Fold::Both]),
+        sample::select(&HOLIDAYS[..]),
+        proptest::collection::btree_set(1_i16..=9_999, 0..3),
+    );
+    let bounds = (option::of(time()), option::of(time()), option::of(any::<u64>()));
+    (rhythm, rules, bounds)
+        .prop_map(|(((text, dialect), zone), (gap, fold, holidays, years), (start, end, count))| {
+            let zone = Zone::named(zone).expect("a zone");
+            let now = Timestamp::from_millis(1_772_638_200_000);
+            let schedule = Some("some/schedule");
+            let reading = Reading { dialect, schedule, ..Reading::new(now, &zone) };
+            let rhythm = parse_recurrence(text, &reading).expect("a rhythm");
+            let said = Said { text: text.to_string(), dialect: rhythm.dialect };
+            let excluded =
+                years.iter().map(|year| format!("{year:04}-02-28").parse().expect("a date"));
+            let excluded = excluded.collect();
+            let holidays = Holidays::parse(holidays).expect("a calendar");
+            let plan = Plan::new(rhythm);
+            (Plan { gap, fold, excluded, holidays, start, end, count, ..plan }, said)
+        })
+        .boxed()
+}
+
+fn misfire() -> impl Strategy<Value = Misfire> {
+    prop_oneof![
+        Just(Misfire::Skip),
+        Just(Misfire::Once),
+        any::<u32>().prop_map(Misfire::Last),
+        millis().prop_map(|pace| Misfire::All { pace }),
+    ]
+}
+
+pub(crate) fn schedule() -> BoxedStrategy<Schedule> {
+    let pause = (".{0,20}", time()).prop_map(|(note, since)| Pause { note: note.into(), since });
+    let body = (schedule_id(), plan(), queue(), option::of(key()), spec(), option::of(pause));
+    let overlap = sample::select(Overlap::ALL.to_vec());
+    let policies = (misfire(), option::of(millis()), overlap, millis(), millis());
+    (body, policies)
+        .prop_map(|((id, (plan, said), queue, key, template, paused), policies)| {
+            let (misfire, grace, overlap, spread, ledger_retention) = policies;
+            Schedule {
+                id,
+                plan,
+                said: vec![said],
+                queue,
+                key,
+                template,
+                paused,
+                misfire,
+                grace,
+                overlap,
+                spread,
+                ledger_retention,
+            }
+        })
+        .boxed()
+}
+
+fn backfill() -> BoxedStrategy<Backfill> {
+    let times = (time(), time(), time(), time(), option::of(time()));
+    (times, millis(), any::<[u64; 3]>())
+        .prop_map(|((after, until, done, hold_until, ended_at), pace, [ticks, made, kept])| {
+            Backfill { after, until, pace, done, ticks, made, kept, hold_until, ended_at }
+        })
+        .boxed()
+}
+
+pub(crate) fn schedule_progress() -> BoxedStrategy<ScheduleProgress> {
+    let idle = sample::select(std::vec![Idle::Paused, Idle::Ended, Idle::Counted, Idle::Exhausted]);
+    let times = (time(), option::of(time()), option::of(time()));
+    let holds = (option::of(time()), option::of(time()));
+    let run = (number(), time()).prop_map(|(number, at)| Run { number, at });
+    let span = (time(), time()).prop_map(|(first, last)| LedgerSpan { first, last });
+    let waiting = vec(time(), 0..4);
+    let rest = (option::of(run), waiting, option::of(backfill()), "[0-9a-z]{0,6}");
+    (times, option::of(idle), any::<[u64; 2]>(), holds, rest, option::of(span))
+        .prop_map(|(times, idle, [ticked, fired], holds, rest, ledger)| {
+            let (accounted, next_at, last_at) = times;
+            let (hold_until, paused_until) = holds;
+            let (running, waiting, backfill, zones) = rest;
+            ScheduleProgress {
+                accounted,
+                next_at,
+                idle,
+                last_at,
+                ticked,
+                fired,
+                hold_until,
+                paused_until,
+                running,
+                waiting,
+                backfill,
+                zones: zones.into(),
+                ledger,
+            }
+        })
         .boxed()
 }
 
 pub(crate) fn occurrence() -> impl Strategy<Value = OccurrenceRecord> {
     let fate = prop_oneof![
         number().prop_map(Fate::Ran),
-        any::<u64>().prop_map(Fate::Coalesced),
+        (number(), millis()).prop_map(|(number, by)| Fate::Late(number, by)),
+        sample::select(SkipReason::ALL.to_vec()).prop_map(Fate::Skipped),
+        Just(Fate::Coalesced),
         number().prop_map(Fate::Triggered),
+        number().prop_map(Fate::Backfilled),
     ];
-    (schedule_id(), time(), time(), fate).prop_map(|(schedule, at, decided_at, fate)| {
-        OccurrenceRecord { schedule, at, decided_at, fate }
-    })
+    (schedule_id(), time(), time(), any::<u64>(), time(), fate).prop_map(
+        |(schedule, first, last, count, decided_at, fate)| OccurrenceRecord {
+            schedule,
+            first,
+            last,
+            count,
+            decided_at,
+            fate,
+        },
+    )
 }
 
 pub(crate) fn settings() -> impl Strategy<Value = QueueSettings> {
@@ -333,7 +464,14 @@ pub(crate) fn change() -> BoxedStrategy<Change> {
             }
         ),
         (job(), finished_place()).prop_map(|(job, place)| Change::JobForgotten { job, place }),
-        schedule().prop_map(|state| Change::SchedulePut { state }),
+        (schedule(), schedule_progress()).prop_map(|(schedule, progress)| {
+            let schedule = Arc::new(schedule);
+            Change::SchedulePut { state: ScheduleState { schedule, progress }.into() }
+        }),
+        (schedule_id(), schedule_progress())
+            .prop_map(|(id, progress)| Change::ScheduleAdvanced { id, progress: progress.into() }),
+        (schedule_id(), time())
+            .prop_map(|(schedule, before)| Change::LedgerForgotten { schedule, before }),
         schedule_id().prop_map(|id| Change::ScheduleRemoved { id }),
         occurrence().prop_map(|record| Change::OccurrenceRecorded { record }),
         (queue(), settings()).prop_map(|(name, settings)| Change::QueuePut { name, settings }),

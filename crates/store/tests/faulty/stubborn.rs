@@ -6,13 +6,13 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use futures::FutureExt;
-use hence_core::id::{Epoch, JobName, JobNumber, QueueName, ScheduleId, ShardId};
+use hence_core::id::{Epoch, JobName, JobNumber, QueueName, ShardId};
 use hence_core::job::AttemptRecord;
 use hence_core::schedule::OccurrenceRecord;
 use hence_core::time::Timestamp;
 use hence_store::{
-    Answer, Capabilities, ErrorKind, Faulty, ListRequest, LiveJob, MemoryStore, Page, Place,
-    Pressure, Recovered, ShardBatch, Store, StoredJob,
+    Answer, Capabilities, ErrorKind, Faulty, LedgerRequest, ListRequest, LiveJob, MemoryStore,
+    Page, Place, Pressure, Recovered, ShardBatch, Store, StoredJob,
 };
 
 pub(crate) struct Stubborn(pub(crate) Arc<Faulty<MemoryStore>>);
@@ -95,11 +95,9 @@ impl Store for Stubborn {
     fn occurrences(
         &self,
         shard: ShardId,
-        schedule: ScheduleId,
-        before: Timestamp,
-        limit: usize,
+        request: LedgerRequest,
     ) -> Answer<'_, Vec<OccurrenceRecord>> {
-        self.until_answered(move |store| store.occurrences(shard, schedule.clone(), before, limit))
+        self.until_answered(move |store| store.occurrences(shard, request.clone()))
     }
 
     fn sweep(

@@ -197,7 +197,7 @@ impl<'a> Importer<'a> {
             return Ok(());
         }
         let shard = shard_of(None, id.as_str(), self.shards.len() as u16);
-        self.shards[usize::from(shard.0)].changes.push(Change::SchedulePut { state });
+        self.shards[usize::from(shard.0)].changes.push(Change::SchedulePut { state: state.into() });
         self.imported.added.schedules += 1;
         Ok(())
     }

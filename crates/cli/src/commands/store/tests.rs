@@ -12,7 +12,7 @@ use hence_core::job::{
 };
 use hence_core::queue::{Counts, QueueSettings, Rate};
 use hence_core::retry::{Backoff, RetryPolicy};
-use hence_core::schedule::{Every, Schedule, ScheduleState};
+use hence_core::schedule::{Schedule, ScheduleState};
 use hence_core::time::{Millis, Timestamp};
 use hence_store::memory::MemoryStore;
 use hence_store::{Change, LeaseGrant, Place, ShardBatch, Store};
@@ -86,7 +86,7 @@ fn changes() -> Vec<Change> {
     let fresh = Progress::fresh(at(20));
     vec![
         Change::QueuePut { name: QueueName::new("mail").unwrap(), settings: settings() },
-        Change::SchedulePut { state: schedule() },
+        Change::SchedulePut { state: schedule().into() },
         put(&waiting, fresh),
         Change::JobMoved {
             job: waiting,
@@ -133,20 +133,11 @@ fn settings() -> QueueSettings {
 }
 
 fn schedule() -> ScheduleState {
-    let schedule = Schedule {
-        id: ScheduleId::new("nightly").unwrap(),
-        every: Every { start: at(5), interval: Millis::new(1_000) },
-        queue: QueueName::new("mail").unwrap(),
-        key: None,
-        template: JobSpec { expires_after: Some(Millis::new(77)), ..JobSpec::new(Target::Worker) },
-        paused: false,
-    };
-    ScheduleState {
-        schedule: Arc::new(schedule),
-        next_at: Some(at(3_000_000)),
-        last_at: None,
-        fired: 4,
-    }
+    let template = JobSpec { expires_after: Some(Millis::new(77)), ..JobSpec::new(Target::Worker) };
+    let draft = Schedule::cron("0 3 * * *").zone("Europe/Paris");
+    let draft = draft.queue(QueueName::new("mail").unwrap());
+    let schedule = draft.build(ScheduleId::new("nightly").unwrap(), template, at(5)).unwrap();
+    ScheduleState::new(Arc::new(schedule), at(5))
 }
 
 async fn filled() -> MemoryStore {
@@ -230,7 +221,7 @@ async fn damaged_exports_are_refused_by_line() {
         lines.remove(index);
         lines.join("\n")
     };
-    let other_format = text.replace("\"format\":1", "\"format\":99");
+    let other_format = text.replace("\"format\":2", "\"format\":99");
     let rows = [
         (without(0), "the first line"),
         (without(lines.len() - 1), "cut short"),

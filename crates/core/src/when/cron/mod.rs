@@ -83,6 +83,20 @@ impl Cron {
         self.pattern.next_time(from)
     }
 
+    /// How many of its times of day are before this one.
+    pub(crate) fn times_before(&self, time: Time) -> u64 {
+        let Pattern { seconds, minutes, hours, .. } = &self.pattern;
+        let below = |set: u64, bit: i8| u64::from((set & ((1 << bit) - 1)).count_ones());
+        let has = |set: u64, bit: i8| u64::from(set & (1 << bit) != 0);
+        let (in_minute, in_hour) = (
+            u64::from(seconds.count_ones()),
+            u64::from(minutes.count_ones()) * u64::from(seconds.count_ones()),
+        );
+        let in_this_minute = has(*minutes, time.minute()) * below(*seconds, time.second());
+        let in_this_hour = below(*minutes, time.minute()) * in_minute + in_this_minute;
+        below(*hours, time.hour()) * in_hour + has(*hours, time.hour()) * in_this_hour
+    }
+
     /// Whether it ticks by the clock going on (every hour, or a star in the minutes) rather than
     /// at named times: then a repeated hour is not a repeated tick.
     pub(crate) fn runs_through(&self) -> bool {

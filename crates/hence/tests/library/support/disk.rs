@@ -18,10 +18,14 @@ impl Disk {
         Disk::Memory(MemoryStore::new(1))
     }
 
+    /// An empty one in a directory.
+    pub(crate) fn embedded() -> Self {
+        Disk::Directory(tempfile::tempdir().unwrap())
+    }
+
     /// An empty one for each engine, with its name.
     pub(crate) fn of_each_engine() -> [(&'static str, Self); 2] {
-        let directory = tempfile::tempdir().unwrap();
-        [("memory", Self::memory()), ("embedded", Disk::Directory(directory))]
+        [("memory", Self::memory()), ("embedded", Self::embedded())]
     }
 
     /// The store. Of the embedded engine only one can be open at a time.

@@ -5,13 +5,13 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use futures::FutureExt;
-use hence::core::id::{Epoch, JobName, JobNumber, QueueName, ScheduleId, ShardId};
+use hence::core::id::{Epoch, JobName, JobNumber, QueueName, ShardId};
 use hence::core::job::AttemptRecord;
 use hence::core::schedule::OccurrenceRecord;
 use hence::core::time::Timestamp;
 use hence::store::{
-    Answer, Capabilities, ErrorKind, ListRequest, LiveJob, Page, Place, Pressure, Recovered,
-    ShardBatch, Store, StoreError, StoredJob,
+    Answer, Capabilities, ErrorKind, LedgerRequest, ListRequest, LiveJob, Page, Place, Pressure,
+    Recovered, ShardBatch, Store, StoreError, StoredJob,
 };
 use tokio::sync::Semaphore;
 
@@ -172,11 +172,9 @@ impl Store for Scripted {
     fn occurrences(
         &self,
         shard: ShardId,
-        schedule: ScheduleId,
-        before: Timestamp,
-        limit: usize,
+        request: LedgerRequest,
     ) -> Answer<'_, Vec<OccurrenceRecord>> {
-        self.read(self.inner.occurrences(shard, schedule, before, limit))
+        self.read(self.inner.occurrences(shard, request))
     }
 
     fn sweep(

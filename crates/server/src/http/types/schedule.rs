@@ -1,9 +1,9 @@
 //! Schedules on the wire.
 
 use hence_core::id::{Key, ScheduleId};
-use hence_core::schedule::{Every, Fate, OccurrenceRecord, Schedule, ScheduleState};
+use hence_core::schedule::{OccurrenceRecord, Pause, Schedule, ScheduleState};
 use hence_core::time::Timestamp;
-use hence_core::when::Reading;
+use hence_core::when::{Plan, Reading};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
@@ -45,17 +45,23 @@ impl ScheduleIn<'_> {
         reading: &Reading<'_>,
     ) -> Result<Schedule, Problem> {
         let interval = self.every.span("every")?;
-        let same = existing.filter(|schedule| schedule.every.interval == interval);
-        let start = match (&self.start, same) {
+        let rhythm = existing.and_then(|schedule| schedule.plan.interval());
+        let start = match (&self.start, rhythm) {
             (Some(start), _) => start.instant("start", reading)?,
             // Putting the same schedule again, as deployments do, must not shift its rhythm.
-            (None, Some(schedule)) => schedule.every.start,
-            (None, None) => reading.now.plus(interval),
+            (None, Some((start, same))) if same == interval => start,
+            (None, _) => reading.now.plus(interval),
         };
-        let paused = self.paused.or(existing.map(|schedule| schedule.paused)).unwrap_or(false);
+        let standing = existing.and_then(|schedule| schedule.paused.clone());
+        let fresh = || Pause { note: "".into(), since: reading.now };
+        let paused = match self.paused {
+            Some(true) => Some(standing.unwrap_or_else(fresh)),
+            Some(false) => None,
+            None => standing,
+        };
         let (queue, key, template) = self.job.into_template()?;
-        let every = Every { start, interval };
-        let schedule = Schedule { id, every, queue, key, template, paused };
+        let plan = Plan::every(start, interval);
+        let schedule = Schedule { queue, key, paused, ..Schedule::new(id, plan, template) };
         schedule.check()?;
         Ok(schedule)
     }
@@ -67,10 +73,11 @@ impl ScheduleIn<'_> {
 pub(crate) struct ScheduleOut<'a> {
     /// Its name.
     id: &'a str,
-    /// The interval between ticks.
+    /// The interval between ticks, or the rhythm in words.
     every: String,
-    /// The first tick.
-    start: Stamp,
+    /// The first tick of an interval.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    start: Option<Stamp>,
     /// Whether it rests.
     paused: bool,
     /// What its jobs are.
@@ -133,17 +140,22 @@ pub(crate) struct TemplateOut<'a> {
 
 impl<'a> From<&'a ScheduleState> for ScheduleOut<'a> {
     fn from(state: &'a ScheduleState) -> Self {
-        let schedule = &*state.schedule;
+        let (schedule, progress) = (&*state.schedule, &state.progress);
+        let interval = schedule.plan.interval();
+        let words = || {
+            let parts = schedule.plan.whens.iter().map(hence_core::when::Recurrence::words);
+            parts.collect::<Vec<_>>().join("; and ")
+        };
         ScheduleOut {
             id: schedule.id.as_str(),
-            every: when::span_text(schedule.every.interval),
-            start: schedule.every.start.into(),
-            paused: schedule.paused,
+            every: interval.map_or_else(words, |(_, every)| when::span_text(every)),
+            start: interval.map(|(start, _)| start.into()),
+            paused: schedule.paused.is_some(),
             job: schedule.into(),
-            next_at: state.next_at.map(Stamp),
-            next_at_ms: state.next_at.map(Timestamp::as_millis),
-            last_at: state.last_at.map(Stamp),
-            fired: state.fired,
+            next_at: progress.next_at.map(Stamp),
+            next_at_ms: progress.next_at.map(Timestamp::as_millis),
+            last_at: progress.last_at.map(Stamp),
+            fired: progress.fired,
         }
     }
 }
@@ -187,36 +199,31 @@ pub(crate) struct SchedulesOut<'a> {
 #[derive(Serialize, ToSchema)]
 #[schema(as = Occurrence)]
 pub(crate) struct OccurrenceOut {
-    /// The nominal instant.
+    /// The nominal instant; of several ticks, the last one's.
     at: Stamp,
     /// The same in Unix milliseconds.
     at_ms: i64,
     /// When it was decided.
     decided_at: Stamp,
-    /// `ran`, `coalesced` or `triggered`.
+    /// `ran`, `late`, `skipped`, `coalesced`, `triggered` or `backfilled`.
     fate: &'static str,
     /// The number of the job it made.
     #[serde(skip_serializing_if = "Option::is_none")]
     job_number: Option<u64>,
-    /// How many missed ticks the next one stands for.
+    /// How many ticks these are, when there is more than one.
     #[serde(skip_serializing_if = "Option::is_none")]
     ticks: Option<u64>,
 }
 
 impl From<&OccurrenceRecord> for OccurrenceOut {
     fn from(record: &OccurrenceRecord) -> Self {
-        let (fate, job_number, ticks) = match record.fate {
-            Fate::Ran(number) => ("ran", Some(number.0), None),
-            Fate::Coalesced(ticks) => ("coalesced", None, Some(ticks)),
-            Fate::Triggered(number) => ("triggered", Some(number.0), None),
-        };
         OccurrenceOut {
-            at: record.at.into(),
-            at_ms: record.at.as_millis(),
+            at: record.last.into(),
+            at_ms: record.last.as_millis(),
             decided_at: record.decided_at.into(),
-            fate,
-            job_number,
-            ticks,
+            fate: record.fate.as_str(),
+            job_number: record.fate.job().map(|number| number.0),
+            ticks: Some(record.count).filter(|count| *count > 1),
         }
     }
 }
