@@ -53,19 +53,20 @@ pub(crate) fn command(root: &Path, args: &[&str]) -> Result<bool> {
     if let Some(target) = asked.target {
         ensure!(names.iter().any(|name| name == target), "no target {target}; there are {names:?}");
     }
-    let chosen = |name: &&String| asked.target.is_none_or(|target| target == *name);
+    let is_chosen = |name: &&String| asked.target.is_none_or(|target| target == *name);
+    let chosen: Vec<&String> = names.iter().filter(is_chosen).collect();
     let mut fallen = Vec::new();
-    for name in names.iter().filter(chosen) {
+    for name in &chosen {
         if let Err(error) = fuzz(root, &runner, name, asked.seconds) {
             println!("fuzz {name} ... FAILED: {error:#}");
-            fallen.push(name.clone());
+            fallen.push(name);
             continue;
         }
         if asked.keep == Keep::Minimised {
             minimise(root, &runner, name)?;
         }
     }
-    println!("fuzz: {} targets for {} s each, {} fell", names.len(), asked.seconds, fallen.len());
+    println!("fuzz: {} for {} s each, {} fell", chosen.len(), asked.seconds, fallen.len());
     Ok(fallen.is_empty())
 }
 
