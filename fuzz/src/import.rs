@@ -23,6 +23,7 @@ pub(crate) fn line(bytes: &[u8]) {
         Record::Job(job) => drop(job.into_job()),
         Record::Schedule(schedule) => drop(schedule.into_state()),
         Record::Queue(queue) => drop(queue.settings()),
+        Record::Occurrence(occurrence) => drop(occurrence.into_record()),
         Record::Header(_) | Record::End(_) => {}
     }
 }

@@ -100,7 +100,7 @@ mod tests {
     #[test]
     fn the_tour_visits_paths_that_exist() {
         let routes = routes();
-        for document in ["README.md", "docs/guides/http.md"] {
+        for document in ["README.md", "docs/guides/http.md", "docs/guides/schedules.md"] {
             let text = read(document);
             for rest in text.split("http://127.0.0.1:7070/").skip(1) {
                 let end = |c: char| c.is_whitespace() || "?'\">)`".contains(c);

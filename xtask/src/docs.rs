@@ -6,7 +6,7 @@ use std::process::{Command, Output};
 
 use anyhow::{Context, Result};
 
-use crate::run;
+use crate::{record, run};
 
 /// What `hence docs TOPIC` prints, and where it is kept.
 const DOCUMENTS: [(&str, &str); 4] = [
@@ -66,23 +66,34 @@ pub(crate) fn command(root: &Path, mode: Mode) -> Result<bool> {
 /// Writes or compares every document.
 pub(crate) fn run(root: &Path, mode: Mode) -> Result<Vec<Document>> {
     let binary = run::hence_binary(root)?;
-    DOCUMENTS
-        .iter()
-        .map(|(topic, path)| {
-            let output = Command::new(&binary)
-                .args(["docs", topic])
-                .current_dir(root)
-                .output()
-                .with_context(|| format!("running hence docs {topic}"))?;
-            let kept = fs::read_to_string(root.join(path)).ok();
-            let state = judge(topic, &output, kept.as_deref(), mode);
-            if state == State::Written {
-                fs::write(root.join(path), &output.stdout)
-                    .with_context(|| format!("writing {path}"))?;
-            }
-            Ok(Document { path, state })
-        })
-        .collect()
+    let mut documents = Vec::new();
+    for (topic, path) in DOCUMENTS {
+        let output = Command::new(&binary)
+            .args(["docs", topic])
+            .current_dir(root)
+            .output()
+            .with_context(|| format!("running hence docs {topic}"))?;
+        let kept = fs::read_to_string(root.join(path)).ok();
+        let state = judge(topic, &output, kept.as_deref(), mode);
+        if state == State::Written {
+            fs::write(root.join(path), &output.stdout)
+                .with_context(|| format!("writing {path}"))?;
+        }
+        documents.push(Document { path, state });
+    }
+    documents.push(track_record(root, mode)?);
+    Ok(documents)
+}
+
+/// The one document that is made from data, not by the binary.
+fn track_record(root: &Path, mode: Mode) -> Result<Document> {
+    let (path, page) = (record::PAGE, record::page(root)?);
+    let kept = fs::read_to_string(root.join(path)).ok();
+    let state = compare(kept.as_deref(), &page, mode);
+    if state == State::Written {
+        fs::write(root.join(path), page).with_context(|| format!("writing {path}"))?;
+    }
+    Ok(Document { path, state })
 }
 
 fn judge(topic: &str, output: &Output, kept: Option<&str>, mode: Mode) -> State {
@@ -96,6 +107,12 @@ fn judge(topic: &str, output: &Output, kept: Option<&str>, mode: Mode) -> State 
             let first = complaint.lines().next().unwrap_or("it printed nothing");
             State::Stale(format!("`hence docs {topic}` failed: {first}"))
         }
+        kept => compare(kept, &said, mode),
+    }
+}
+
+fn compare(kept: Option<&str>, said: &str, mode: Mode) -> State {
+    match kept {
         Some(kept) if kept == said => State::Same,
         _ if mode == Mode::Write => State::Written,
         None => State::Stale("it was never written".to_string()),

@@ -4,6 +4,8 @@
 mod agree;
 mod docs;
 mod fuzz;
+mod mutants;
+mod record;
 mod report;
 mod run;
 mod test;
@@ -30,6 +32,8 @@ Commands:
   replay-blocks [STATES]              Cut the power of a recorded disk, 2000 times if not said
   docs                                Write the generated documents under docs/reference
   docs --check                        Compare them with what the code says
+  mutants [NAME]...                   Make deliberate faults and see that the suites notice
+  mutants --list                      Name the faults
 ";
 
 fn main() -> ExitCode {
@@ -62,6 +66,7 @@ fn dispatch(args: &[String]) -> Result<bool> {
         }
         ["docs"] => docs::command(&root, docs::Mode::Write),
         ["docs", "--check"] => docs::command(&root, docs::Mode::Check),
+        ["mutants", rest @ ..] => mutants::command(&root, rest),
         [] | ["help" | "--help" | "-h"] => {
             print!("{USAGE}");
             Ok(true)

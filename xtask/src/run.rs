@@ -3,7 +3,7 @@
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
@@ -58,6 +58,24 @@ pub(crate) fn stream_tests(command: &mut Command) -> Result<(bool, Tests)> {
 
 /// Runs a program to its end or to the deadline, its output in a file that is shown on failure.
 pub(crate) fn within(command: &mut Command, deadline: Duration, log: &Path) -> Result<()> {
+    match status_within(command, deadline, log)? {
+        Some(status) if status.success() => Ok(()),
+        ended => {
+            println!("{}", fs::read_to_string(log).unwrap_or_default());
+            match ended {
+                Some(status) => bail!("{status}"),
+                None => bail!("still running after {} s", deadline.as_secs()),
+            }
+        }
+    }
+}
+
+/// The same, without a word about how it ended; none: it did not in time.
+pub(crate) fn status_within(
+    command: &mut Command,
+    deadline: Duration,
+    log: &Path,
+) -> Result<Option<ExitStatus>> {
     if let Some(dir) = log.parent() {
         fs::create_dir_all(dir).with_context(|| format!("creating {}", dir.display()))?;
     }
@@ -70,26 +88,16 @@ pub(crate) fn within(command: &mut Command, deadline: Duration, log: &Path) -> R
         .stderr(err)
         .spawn()
         .with_context(|| format!("starting {}", show(command)))?;
-    let status = loop {
+    loop {
         if let Some(status) = child.try_wait().context("waiting")? {
-            break Some(status);
+            return Ok(Some(status));
         }
         if started.elapsed() > deadline {
             child.kill().context("ending it")?;
             child.wait().context("waiting for its end")?;
-            break None;
+            return Ok(None);
         }
         std::thread::sleep(LOOK_EVERY);
-    };
-    match status {
-        Some(status) if status.success() => Ok(()),
-        ended => {
-            println!("{}", fs::read_to_string(log).unwrap_or_default());
-            match ended {
-                Some(status) => bail!("{status}"),
-                None => bail!("still running after {} s", deadline.as_secs()),
-            }
-        }
     }
 }
 

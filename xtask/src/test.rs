@@ -20,6 +20,9 @@ const EXAMPLE_DEADLINE: Duration = Duration::from_mins(1);
 /// For each target in the normal run; `cargo xtask fuzz` takes as long as one likes.
 const FUZZ_SECONDS: u32 = 5;
 
+/// Worlds that are lived through: a minute or two.
+const SIM_SEEDS: u32 = 2_000;
+
 /// Programs that a step needs, and the Debian package that brings them.
 const PROGRAMS: [(&str, &str); 1] = [("git", "git")];
 
@@ -54,12 +57,13 @@ struct Setup {
 }
 
 /// Every step, in the order they are run: what fails fast comes first.
-const STEPS: [Row; 10] = [
+const STEPS: [Row; 11] = [
     Row { name: "tools", what: "what the other steps need; installs what is missing", run: tools },
     Row { name: "fmt", what: "cargo fmt --check", run: fmt },
     Row { name: "tidy", what: "the text lint of this repository", run: tidy_step },
     Row { name: "clippy", what: "cargo clippy on everything; warnings are errors", run: clippy },
     Row { name: "test", what: "all tests: unit, doc, conformance, model, end to end", run: tests },
+    Row { name: "sim", what: "simulated worlds with faults, and crashes of the engine", run: sim },
     Row { name: "fuzz", what: "every fuzz target for a few seconds", run: fuzzing },
     Row { name: "doc", what: "cargo doc; warnings are errors", run: doc },
     Row {
@@ -227,6 +231,16 @@ fn fuzzing(setup: &Setup) -> Result<Done> {
     }
     let fallen = fuzz::short(&setup.root, FUZZ_SECONDS)?;
     ensure!(fallen.is_empty(), "{}", fallen.join("; "));
+    Ok(Done::with(Ended::Passed))
+}
+
+/// In a profile of its own: optimised, with every assertion in place.
+fn sim(setup: &Setup) -> Result<Done> {
+    let seeds = SIM_SEEDS.to_string();
+    let args = ["run", "--profile", "sim", "--package", "hence-sim", "--", "--seeds", &seeds];
+    run::stream(&mut cargo(&setup.root, &args))?;
+    let args = ["run", "--profile", "sim", "--package", "hence-sim", "--", "crashes"];
+    run::stream(&mut cargo(&setup.root, &args))?;
     Ok(Done::with(Ended::Passed))
 }
 

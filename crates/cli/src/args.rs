@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::commands::{
-    act, add, completions, demo, docs, doctor, jobs, next, queues, reschedule, schedules, serve,
-    show, store, version, watch, work,
+    act, add, completions, demo, docs, doctor, forecast, jobs, next, queues, reschedule, schedules,
+    serve, show, store, version, watch, work,
 };
 
 /// Durable scheduling of future work: a job scheduled is a job done.
@@ -97,9 +97,12 @@ pub(crate) enum Command {
     /// List queues; pause, resume and limit them
     #[command(after_help = queues::EXAMPLES)]
     Queues(queues::Queues),
-    /// List schedules; put, pause, trigger and remove them
+    /// List schedules; put, pause, trigger, backfill and remove them
     #[command(after_help = schedules::EXAMPLES)]
     Schedules(schedules::Schedules),
+    /// Show how many jobs of schedules fall due when
+    #[command(after_help = forecast::EXAMPLES)]
+    Forecast(forecast::ForecastFlags),
     /// Show what a time is understood as, and when it comes; needs no server
     #[command(after_help = next::EXAMPLES)]
     Next(Box<next::Next>),
@@ -153,72 +156,89 @@ mod tests {
         Cli::command().debug_assert();
     }
 
+    const UNDERSTOOD: [&str; 39] = [
+        "hence jobs",
+        "hence jobs --queue mail --state dead --limit 5 --json",
+        "hence --json jobs --all",
+        "hence add http://localhost/ --in 5s -H a:b -H c:d",
+        "hence add --worker --queue mail --payload hi --key user:1 --id x --on-conflict keep",
+        "hence add --handler thumbnails --at 2030-01-01T00:00:00Z",
+        "hence add --many jobs.jsonl",
+        "hence add http://a/ --at tomorrow --tz Europe/Paris",
+        "hence next @daily --tz Europe/Paris --count 10 --json",
+        "hence next @daily @hourly --dialect unix --gap skip --fold both --exclude 2026-12-25",
+        "hence reschedule abc --queue mail --at noon --tz UTC",
+        "hence show abc --queue mail --key k",
+        "hence cancel abc",
+        "hence cancel --queue mail --state scheduled --yes",
+        "hence replay --queue mail --yes",
+        "hence queues",
+        "hence queues pause mail",
+        "hence queues set mail --concurrency 5 --rate 10/s",
+        "hence schedules put tick --every 15m http://localhost/tick",
+        "hence schedules put s --when @daily --when @hourly --tz UTC --misfire skip --worker",
+        "hence schedules put s --when @daily --overlap skip --spread 5m --count 3 --worker",
+        "hence schedules put s --when @daily --paused --note later --worker",
+        "hence schedules history tick --limit 5 --fate late,skipped --oldest",
+        "hence schedules occurrences tick",
+        "hence schedules pause tick --note enough",
+        "hence schedules backfill tick --from yesterday --to now --pace 1s",
+        "hence schedules backfill tick --cancel",
+        "hence forecast --minutes 60 --json",
+        "hence forecast tick",
+        "hence work mail bulk --concurrency 4 -- sh -c true",
+        "hence work mail --once -- cat",
+        "hence watch",
+        "hence watch abc --queue mail",
+        "hence store check ./data",
+        "hence store import ./data --from dump.jsonl --merge",
+        "hence doctor --json",
+        "hence completions zsh",
+        "hence docs cli",
+        "hence version",
+    ];
+    const REFUSED: [&str; 29] = [
+        "hence",
+        "hence nonsense",
+        "hence add",
+        "hence add http://a/ --worker",
+        "hence add http://a/ --in 5s --at 2030-01-01T00:00:00Z",
+        "hence add http://a/ --payload a --payload-file b",
+        "hence add http://a/ --on-conflict explode",
+        "hence jobs --state sleeping",
+        "hence next",
+        "hence next @daily --count 0",
+        "hence next @daily --count 1001",
+        "hence next @daily --dialect klingon",
+        "hence reschedule abc",
+        "hence reschedule abc --at noon --in 5m",
+        "hence add http://a/ --tz UTC",
+        "hence show",
+        "hence cancel",
+        "hence cancel abc --state dead",
+        "hence work -- cat",
+        "hence work mail",
+        "hence work mail --concurrency 0 -- cat",
+        "hence schedules put tick http://a/",
+        "hence schedules put tick --when @daily",
+        "hence schedules put tick --when @daily --note x --worker",
+        "hence schedules history tick --limit 0",
+        "hence schedules backfill tick",
+        "hence schedules backfill tick --cancel --from yesterday",
+        "hence queues set mail",
+        "hence completions tcl",
+    ];
+
     /// One `check`, many rows: what is understood, and what is a usage error (exit code 2).
     #[test]
     fn what_can_be_typed() {
         let accepted = |line: &str| {
             Cli::try_parse_from(line.split(' ')).map(|_| ()).map_err(|e| e.to_string())
         };
-        for line in [
-            "hence jobs",
-            "hence jobs --queue mail --state dead --limit 5 --json",
-            "hence --json jobs --all",
-            "hence add http://localhost/ --in 5s -H a:b -H c:d",
-            "hence add --worker --queue mail --payload hi --key user:1 --id x --on-conflict keep",
-            "hence add --handler thumbnails --at 2030-01-01T00:00:00Z",
-            "hence add --many jobs.jsonl",
-            "hence add http://a/ --at tomorrow --tz Europe/Paris",
-            "hence next @daily --tz Europe/Paris --count 10 --json",
-            "hence next @daily @hourly --dialect unix --gap skip --fold both --exclude 2026-12-25",
-            "hence reschedule abc --queue mail --at noon --tz UTC",
-            "hence show abc --queue mail --key k",
-            "hence cancel abc",
-            "hence cancel --queue mail --state scheduled --yes",
-            "hence replay --queue mail --yes",
-            "hence queues",
-            "hence queues pause mail",
-            "hence queues set mail --concurrency 5 --rate 10/s",
-            "hence schedules put tick --every 15m http://localhost/tick",
-            "hence schedules occurrences tick --limit 5",
-            "hence work mail bulk --concurrency 4 -- sh -c true",
-            "hence work mail --once -- cat",
-            "hence watch",
-            "hence watch abc --queue mail",
-            "hence store check ./data",
-            "hence store import ./data --from dump.jsonl --merge",
-            "hence doctor --json",
-            "hence completions zsh",
-            "hence docs cli",
-            "hence version",
-        ] {
+        for line in UNDERSTOOD {
             assert_eq!(accepted(line), Ok(()), "{line}");
         }
-        for line in [
-            "hence",
-            "hence nonsense",
-            "hence add",
-            "hence add http://a/ --worker",
-            "hence add http://a/ --in 5s --at 2030-01-01T00:00:00Z",
-            "hence add http://a/ --payload a --payload-file b",
-            "hence add http://a/ --on-conflict explode",
-            "hence jobs --state sleeping",
-            "hence next",
-            "hence next @daily --count 0",
-            "hence next @daily --count 1001",
-            "hence next @daily --dialect klingon",
-            "hence reschedule abc",
-            "hence reschedule abc --at noon --in 5m",
-            "hence add http://a/ --tz UTC",
-            "hence show",
-            "hence cancel",
-            "hence cancel abc --state dead",
-            "hence work -- cat",
-            "hence work mail",
-            "hence work mail --concurrency 0 -- cat",
-            "hence schedules put tick http://a/",
-            "hence queues set mail",
-            "hence completions tcl",
-        ] {
+        for line in REFUSED {
             assert!(accepted(line).is_err(), "{line} was accepted");
         }
     }

@@ -314,12 +314,90 @@ impl Rate {
 pub(crate) struct Schedule {
     pub(crate) id: String,
     #[serde(default)]
-    pub(crate) every: Option<String>,
+    pub(crate) when: Vec<String>,
     #[serde(default)]
-    pub(crate) paused: bool,
+    pub(crate) words: String,
+    #[serde(default)]
+    pub(crate) canonical: Vec<String>,
+    #[serde(default)]
+    pub(crate) zone: String,
+    #[serde(default)]
+    pub(crate) misfire: String,
+    #[serde(default)]
+    pub(crate) overlap: String,
+    #[serde(default)]
+    pub(crate) spread: Option<String>,
+    #[serde(default)]
+    pub(crate) pause: Option<Pause>,
+    #[serde(default)]
+    pub(crate) idle: Option<String>,
     #[serde(default, deserialize_with = "some_instant")]
     pub(crate) next_at: Option<i64>,
+    #[serde(default, deserialize_with = "instants")]
+    pub(crate) next: Vec<i64>,
+    #[serde(default, deserialize_with = "some_instant")]
+    pub(crate) last_at: Option<i64>,
+    #[serde(default)]
+    pub(crate) fired: u64,
+    #[serde(default)]
+    pub(crate) waiting: u64,
+    #[serde(default)]
+    pub(crate) backfill: Option<Backfill>,
     pub(crate) job: Template,
+}
+
+/// Why a schedule rests.
+#[derive(Debug, Clone, Deserialize)]
+pub(crate) struct Pause {
+    #[serde(default)]
+    pub(crate) note: String,
+    #[serde(deserialize_with = "instant")]
+    since: i64,
+}
+
+impl Pause {
+    /// Since when and why.
+    pub(crate) fn words(&self, now: i64) -> String {
+        let since = format!("since {}", words::relative(self.since, now));
+        if self.note.is_empty() { since } else { format!("{since}: {}", self.note) }
+    }
+}
+
+/// Jobs for ticks of the past.
+#[derive(Debug, Clone, Deserialize)]
+pub(crate) struct Backfill {
+    state: String,
+    ticks: u64,
+    made: u64,
+    kept: u64,
+}
+
+impl Backfill {
+    /// How far it has come.
+    pub(crate) fn words(&self) -> String {
+        let Backfill { state, ticks, made, kept } = self;
+        let ticks = words::count(*ticks, "tick");
+        format!("{state}: of {ticks}, {made} got a job, {kept} had one already")
+    }
+}
+
+/// How many jobs of schedules fall due when.
+#[derive(Debug, Clone, Deserialize)]
+pub(crate) struct Forecast {
+    #[serde(deserialize_with = "instant")]
+    pub(crate) from: i64,
+    pub(crate) total: u64,
+    pub(crate) busiest: Vec<BusyMinute>,
+    pub(crate) per_minute: Vec<u64>,
+    pub(crate) cut: bool,
+}
+
+/// A minute and its jobs.
+#[derive(Debug, Clone, Deserialize)]
+pub(crate) struct BusyMinute {
+    #[serde(deserialize_with = "instant")]
+    pub(crate) at: i64,
+    pub(crate) jobs: u64,
 }
 
 /// What a schedule's jobs are.
@@ -338,7 +416,11 @@ pub(crate) struct Occurrence {
     pub(crate) decided_at: Option<i64>,
     pub(crate) fate: String,
     #[serde(default)]
-    pub(crate) job_number: Option<u64>,
+    pub(crate) reason: Option<String>,
+    #[serde(default)]
+    pub(crate) job: Option<String>,
+    #[serde(default, deserialize_with = "some_instant")]
+    pub(crate) first: Option<i64>,
     #[serde(default)]
     pub(crate) ticks: Option<u64>,
 }
@@ -360,4 +442,9 @@ fn instant<'de, D: Deserializer<'de>>(deserializer: D) -> Result<i64, D::Error> 
 fn some_instant<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<i64>, D::Error> {
     let text = Option::<String>::deserialize(deserializer)?;
     Ok(text.as_deref().and_then(words::parse_rfc3339))
+}
+
+fn instants<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<i64>, D::Error> {
+    let texts = Vec::<String>::deserialize(deserializer)?;
+    Ok(texts.iter().filter_map(|text| words::parse_rfc3339(text)).collect())
 }

@@ -113,6 +113,16 @@ pub(crate) fn cut(text: &str, max: usize) -> String {
     short
 }
 
+/// Why a schedule has no next tick.
+pub(crate) fn idle(reason: &str) -> &str {
+    match reason {
+        "ended" => "its end has passed",
+        "counted" => "it ticked as often as it was to",
+        "exhausted" => "its plan has no further date",
+        other => other,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -11,7 +11,7 @@ use crate::id::{JobName, QueueName, ScheduleId, Token};
 use crate::input::Ticket;
 use crate::job::{Job, JobView, Lease};
 use crate::queue::QueueView;
-use crate::schedule::ScheduleState;
+use crate::schedule::{ScheduleCheck, ScheduleState};
 use crate::time::Timestamp;
 
 /// Something is to be done. Several a job are moved from hand to hand: what is large and rare in
@@ -110,6 +110,8 @@ pub enum Answer {
     Schedule(Box<ScheduleState>),
     /// Schedules, in order of id.
     Schedules(Vec<ScheduleState>),
+    /// The self-check of schedules.
+    ScheduleCheck(Box<ScheduleCheck>),
     /// A queue.
     Queue(Box<QueueView>),
     /// Queues, in order of name.

@@ -139,7 +139,8 @@ pub enum Request {
         /// Any number, for the jitter of a retry.
         random: u64,
     },
-    /// Put a schedule, new or changed.
+    /// Put a schedule, new or changed, whole. Only a pause stays as it is unless one is given, and
+    /// what is counted from when it was said goes on when it is said again.
     PutSchedule(Box<Schedule>),
     /// Remove a schedule and its ledger; jobs it made stay.
     RemoveSchedule(ScheduleId),
@@ -163,6 +164,8 @@ pub enum Request {
         /// Jobs at least this far apart.
         pace: Millis,
     },
+    /// End a backfill before it is through; the jobs that it made stay.
+    CancelBackfill(ScheduleId),
     /// Make a job of the schedule now, outside its rhythm.
     TriggerSchedule(ScheduleId),
     /// Show a schedule.
@@ -174,7 +177,8 @@ pub enum Request {
         /// How many at most.
         limit: usize,
     },
-    /// Show the schedules that fail the self-check: no next tick and no reason, or overdue.
+    /// Count the schedules, and show those that fail the self-check: no next tick and no reason,
+    /// or overdue.
     CheckSchedules {
         /// How many at most.
         limit: usize,

@@ -1,7 +1,8 @@
 //! The ledger: what became of every tick of every schedule. A run of consecutive ticks with the
 //! same fate is one record, so that a long outage is a line, and its count is exact.
 
-use crate::id::{JobNumber, ScheduleId};
+use crate::id::{JobId, JobNumber, ScheduleId};
+use crate::schedule::{tick_job, trigger_job};
 use crate::time::{Millis, Timestamp};
 
 /// What became of a tick, or of a run of consecutive ticks.
@@ -78,9 +79,24 @@ impl OccurrenceRecord {
     pub fn place(&self) -> LedgerPlace {
         LedgerPlace { last: self.last, number: self.fate.job().unwrap_or_default() }
     }
+
+    /// The id of the job that was made.
+    pub fn job_id(&self) -> Option<JobId> {
+        match self.fate {
+            Fate::Ran(_) | Fate::Late(..) | Fate::Backfilled(_) => {
+                Some(tick_job(&self.schedule, self.last))
+            }
+            Fate::Triggered(number) => Some(trigger_job(&self.schedule, number)),
+            Fate::Skipped(_) | Fate::Coalesced => None,
+        }
+    }
 }
 
 impl Fate {
+    /// Every name, as the API has it.
+    pub const NAMES: [&'static str; 6] =
+        ["ran", "late", "skipped", "coalesced", "triggered", "backfilled"];
+
     /// As the API names it.
     pub const fn as_str(self) -> &'static str {
         match self {

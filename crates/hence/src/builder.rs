@@ -1,16 +1,17 @@
 //! Puts the pieces together and takes them apart again.
 
 use std::future::Future;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use hence_core::change::{Change, LeaseGrant, Place};
 use hence_core::effect::Delivery;
 use hence_core::error::Rejection;
-use hence_core::id::{HandlerName, WorkerName};
+use hence_core::id::{Epoch, HandlerName, WorkerName};
 use hence_core::shard::{Config as ShardConfig, Shard, Snapshot};
 use hence_core::time::Timestamp;
+use hence_delivery::Target;
 use hence_delivery::http::HttpSender;
 use hence_delivery::local::{HandlerFn, Handlers};
 use hence_fail::{Point, reach};
@@ -21,14 +22,15 @@ use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
+use crate::chance::Chance;
 use crate::client::{Client, Inner, SHARD};
-use crate::clock::{Clock, SystemClock};
-use crate::commit::{self, Committer, Line, Over, Reader};
+use crate::clock::{Clock, SystemClock, Wait};
+use crate::commit::{self, Committer, Line, Over, Patience, Read, Reader, Work};
 use crate::dispatch::Dispatch;
 use crate::driver::Driver;
 use crate::error::Error;
 use crate::handler::{Failure, typed};
-use crate::mailbox::{Mailbox, Message};
+use crate::mailbox::{Bell, Mailbox, Message};
 use crate::observe::{Observer, Observers};
 use crate::watch::Watchers;
 
@@ -78,10 +80,11 @@ pub struct Config {
 pub struct Builder {
     store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
+    chance: Chance,
     node: String,
     config: Config,
     handlers: Handlers,
-    http: HttpSender,
+    http: Arc<dyn Target>,
     observers: Observers,
     on_fatal: OnFatal,
 }
@@ -93,11 +96,11 @@ pub struct Builder {
 #[must_use = "it stops when it is dropped"]
 pub struct Hence {
     client: Client,
-    mailbox: Mailbox,
+    pub(crate) mailbox: Mailbox,
     handlers: Handlers,
-    dispatch: Arc<Dispatch>,
+    pub(crate) dispatch: Arc<Dispatch>,
     store: Arc<dyn Store>,
-    epoch: hence_core::id::Epoch,
+    epoch: Epoch,
     over: Over,
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
@@ -112,10 +115,11 @@ impl Builder {
         Builder {
             store,
             clock: Arc::new(SystemClock::new()),
+            chance: Chance::default(),
             node: format!("node-{}", std::process::id()),
             config: Config::default(),
             handlers: Handlers::new(),
-            http: HttpSender::new(),
+            http: Arc::new(HttpSender::new()),
             observers: Observers::default(),
             on_fatal: Arc::new(exit),
         }
@@ -125,6 +129,14 @@ impl Builder {
     #[must_use]
     pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
         self.clock = clock;
+        self
+    }
+
+    /// Draws ids and jitter from this seed: for simulation, where the same inputs have the same
+    /// consequences. Never for production: ids that can be guessed are ids that collide.
+    #[must_use]
+    pub fn seed(mut self, seed: u64) -> Self {
+        self.chance = Chance::seeded(seed);
         self
     }
 
@@ -144,8 +156,8 @@ impl Builder {
 
     /// Sends HTTP deliveries with this sender.
     #[must_use]
-    pub fn http(mut self, sender: HttpSender) -> Self {
-        self.http = sender;
+    pub fn http(mut self, sender: impl Target + 'static) -> Self {
+        self.http = Arc::new(sender);
         self
     }
 
@@ -183,20 +195,32 @@ impl Builder {
 
     /// Takes the shard over, recovers it, and starts.
     pub async fn start(self) -> Result<Hence, Error> {
-        let node = WorkerName::new(&self.node)?;
-        let epoch = self.store.acquire(SHARD, self.node.clone()).await?;
-        reach(Point::StartAcquired);
-        let recovered = self.store.recover(SHARD).await?;
-        let config = shard_config(node, &self.config);
-        let shard = Shard::recover(SHARD, epoch, config, snapshot(recovered));
-        reach(Point::StartRecovered);
-        let (mailbox, inbox) = Mailbox::new();
+        let wait = Wait::Blocking(Handle::current());
+        let Parts { driver, line, works, reader, reads, hence } =
+            self.assemble(wait, Patience::TryAgain, None).await?;
+        let threads = vec![
+            spawn("hence-driver", move || driver.run()),
+            spawn("hence-commit", move || commit::run(line, &works)),
+            spawn("hence-read", move || reader.run(&reads)),
+        ];
+        *hence.threads.lock().unwrap_or_else(PoisonError::into_inner) = threads;
+        Ok(hence)
+    }
+
+    /// Takes the shard over, recovers it, and puts everything together, without starting it.
+    pub(crate) async fn assemble(
+        self,
+        wait: Wait,
+        patience: Patience,
+        bell: Option<Bell>,
+    ) -> Result<Parts, Error> {
+        let (epoch, shard) = self.take_over().await?;
+        let (mailbox, inbox) = Mailbox::new(bell);
         let watchers = Arc::new(Watchers::default());
-        let runtime = Handle::current();
-        let dispatch =
-            Dispatch::new(runtime.clone(), mailbox.clone(), self.http, self.handlers.clone());
+        let handlers = self.handlers.clone();
+        let dispatch = Dispatch::new(Handle::current(), mailbox.clone(), self.http, handlers);
         let dispatch = Arc::new(dispatch);
-        let (reads, read_inbox) = std::sync::mpsc::channel();
+        let (read_line, reads) = std::sync::mpsc::channel();
         let poke = mailbox.clone();
         // Whoever moves the clock after the end moves nothing.
         self.clock.attach(Box::new(move || drop(poke.send(Message::Poke))));
@@ -208,12 +232,12 @@ impl Builder {
             sequence: 0,
             store: Arc::clone(&self.store),
             clock: Arc::clone(&self.clock),
-            runtime: runtime.clone(),
+            wait: wait.clone(),
             observers: self.observers.clone(),
             watchers: Arc::clone(&watchers),
             dispatch: Arc::clone(&dispatch),
             mailbox: mailbox.clone(),
-            reads,
+            reads: read_line,
             over: over.clone(),
             on_fatal: Arc::clone(&self.on_fatal),
         };
@@ -221,26 +245,24 @@ impl Builder {
             shard: SHARD,
             store: Arc::clone(&self.store),
             clock: Arc::clone(&self.clock),
-            runtime,
+            wait,
             mailbox: mailbox.clone(),
             over: over.clone(),
             on_fatal: self.on_fatal,
+            patience,
         };
         let (line, works) = Line::new(committer);
         let (store, clock) = (Arc::clone(&self.store), Arc::clone(&self.clock));
-        let driver = Driver::new(shard, store, clock, self.observers, inbox, line.clone());
-        let threads = vec![
-            spawn("hence-driver", move || driver.run()),
-            spawn("hence-commit", move || commit::run(line, &works)),
-            spawn("hence-read", move || reader.run(&read_inbox)),
-        ];
+        let chance = self.chance.clone();
+        let driver = Driver::new(shard, store, clock, chance, self.observers, inbox, line.clone());
         let inner = Inner {
             mailbox: mailbox.clone(),
             store: Arc::clone(&self.store),
             clock: self.clock,
             watchers,
+            chance: self.chance,
         };
-        Ok(Hence {
+        let hence = Hence {
             client: Client::new(inner),
             mailbox,
             handlers: self.handlers,
@@ -248,9 +270,32 @@ impl Builder {
             store: self.store,
             epoch,
             over,
-            threads: Mutex::new(threads),
-        })
+            threads: Mutex::default(),
+        };
+        Ok(Parts { driver, line, works, reader, reads, hence })
     }
+
+    /// Takes the shard over and rebuilds it from what the store has.
+    async fn take_over(&self) -> Result<(Epoch, Shard), Error> {
+        let node = WorkerName::new(&self.node)?;
+        let epoch = self.store.acquire(SHARD, self.node.clone()).await?;
+        reach(Point::StartAcquired);
+        let recovered = self.store.recover(SHARD).await?;
+        let config = shard_config(node, &self.config, &self.chance);
+        let shard = Shard::recover(SHARD, epoch, config, snapshot(recovered));
+        reach(Point::StartRecovered);
+        Ok((epoch, shard))
+    }
+}
+
+/// Everything that runs, before it does.
+pub(crate) struct Parts {
+    pub(crate) driver: Driver,
+    pub(crate) line: Line,
+    pub(crate) works: mpsc::Receiver<Work>,
+    pub(crate) reader: Reader,
+    pub(crate) reads: mpsc::Receiver<Read>,
+    pub(crate) hence: Hence,
 }
 
 impl Hence {
@@ -349,7 +394,7 @@ fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> JoinHandle<()> {
     })
 }
 
-fn shard_config(node: WorkerName, config: &Config) -> ShardConfig {
+fn shard_config(node: WorkerName, config: &Config, chance: &Chance) -> ShardConfig {
     let default = ShardConfig::new(node);
     ShardConfig {
         pushes_max: config.pushes_max.unwrap_or(default.pushes_max),
@@ -358,7 +403,7 @@ fn shard_config(node: WorkerName, config: &Config) -> ShardConfig {
         window_bytes: config.window_bytes.unwrap_or(default.window_bytes),
         unregistered_delay: config.unregistered_delay.unwrap_or(default.unregistered_delay),
         dead_retention: config.dead_retention.unwrap_or(default.dead_retention),
-        hash_seed: rand::random(),
+        hash_seed: chance.word(),
         ..default
     }
 }

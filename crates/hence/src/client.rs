@@ -12,10 +12,14 @@ use hence_core::input::{Edit, Nack, Request};
 use hence_core::job::{AttemptRecord, JobSpec, JobView, Payload};
 use hence_core::limits;
 use hence_core::queue::{QueueSettings, QueueView};
-use hence_core::schedule::{OccurrenceRecord, Schedule, ScheduleDraft, ScheduleState};
+use hence_core::schedule::{
+    OccurrenceRecord, Schedule, ScheduleCheck, ScheduleDraft, ScheduleState,
+};
 use hence_core::time::{Millis, Timestamp};
+use hence_core::when::Forecast;
 use hence_store::{Capabilities, Cursor, Filter, LedgerRequest, ListRequest, Pressure, Store};
 
+use crate::chance::Chance;
 use crate::clock::Clock;
 use crate::error::Error;
 use crate::mailbox::{LeaseCall, Mailbox};
@@ -36,6 +40,7 @@ pub(crate) struct Inner {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) watchers: Arc<Watchers>,
+    pub(crate) chance: Chance,
 }
 
 /// A job that was scheduled, or stood already.
@@ -163,7 +168,8 @@ impl Client {
 
     fn submission(&self, job: NewJob) -> Result<Request, Error> {
         let now = self.now();
-        Ok(Request::Submit(Box::new(job.into_submission(now, crate::mailbox::draw_id)?)))
+        let submission = job.into_submission(now, |now| self.inner.chance.id(now))?;
+        Ok(Request::Submit(Box::new(submission)))
     }
 
     /// Shows a job.
@@ -335,11 +341,12 @@ impl Client {
     /// The job is not done.
     pub async fn nack(&self, token: Token, how: Nack, reason: Option<&str>) -> Result<(), Error> {
         let reason = reason.map(Arc::from);
-        let random = rand::random();
+        let random = self.inner.chance.word();
         done(self.inner.mailbox.ask(Request::Nack { token, reason, how, random }).await?)
     }
 
-    /// Puts a schedule, new or changed.
+    /// Puts a schedule, new or changed, whole: policies that are not given are the defaults again.
+    /// Only a pause stays as it is, unless the schedule has one.
     pub async fn put_schedule(&self, new: Schedule) -> Result<ScheduleState, Error> {
         schedule(self.inner.mailbox.ask(Request::PutSchedule(Box::new(new))).await?)
     }
@@ -383,12 +390,48 @@ impl Client {
         schedule(self.inner.mailbox.ask(Request::Backfill { id, from, until, pace }).await?)
     }
 
-    /// The self-check: schedules that have neither a next tick nor a reason, or are overdue.
-    pub async fn check_schedules(&self, limit: usize) -> Result<Vec<ScheduleState>, Error> {
+    /// Ends a backfill before it is through; the jobs that it made stay.
+    pub async fn cancel_backfill(&self, id: ScheduleId) -> Result<ScheduleState, Error> {
+        schedule(self.inner.mailbox.ask(Request::CancelBackfill(id)).await?)
+    }
+
+    /// How many schedules there are, and which fail the self-check, at most so many: those that
+    /// have neither a next tick nor a reason, or are overdue.
+    pub async fn check_schedules(&self, limit: usize) -> Result<ScheduleCheck, Error> {
         let limit = limit.clamp(1, limits::PAGE_MAX);
         match self.inner.mailbox.ask(Request::CheckSchedules { limit }).await? {
-            Answer::Schedules(schedules) => Ok(schedules),
+            Answer::ScheduleCheck(check) => Ok(*check),
             other => unexpected(&other),
+        }
+    }
+
+    /// How many jobs of schedules fall due in each of the coming minutes: of one, or of all.
+    pub async fn forecast(
+        &self,
+        only: Option<ScheduleId>,
+        minutes: u32,
+    ) -> Result<Forecast, Error> {
+        let mut forecast = Forecast::new(self.now(), minutes);
+        if let Some(id) = only {
+            forecast.add(self.schedule(id).await?.coming());
+            return Ok(forecast);
+        }
+        let mut after = None;
+        loop {
+            let page = self.schedules(after, limits::PAGE_MAX).await?;
+            after = page.last().map(|state| state.schedule.id.clone());
+            let whole = page.len() < limits::PAGE_MAX;
+            // A day of a thousand schedules is much to count: not in everybody's way.
+            let counted = tokio::task::spawn_blocking(move || {
+                for state in &page {
+                    forecast.add(state.coming());
+                }
+                forecast
+            });
+            forecast = counted.await.map_err(|_| Error::Stopped)?;
+            if whole || forecast.cut {
+                return Ok(forecast);
+            }
         }
     }
 

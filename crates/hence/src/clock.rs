@@ -6,6 +6,7 @@ use std::sync::Mutex;
 use std::sync::PoisonError;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use futures::FutureExt;
 use hence_core::time::{Millis, Timestamp};
 use rustix::time::{ClockId, clock_gettime};
 
@@ -40,7 +41,7 @@ pub struct SystemClock {
 
 /// What the wall clock showed against the clock that only counts (suspension included).
 #[derive(Default)]
-struct Steps {
+pub struct Steps {
     /// Wall time minus boot time, as believed.
     offset: Option<Duration>,
     /// A larger offset that was seen, and when first.
@@ -62,7 +63,7 @@ impl SystemClock {
 
 impl Steps {
     /// The time to believe, when the wall shows `wall` and the machine has run for `boot`.
-    fn judge(&mut self, wall: Duration, boot: Duration) -> Duration {
+    pub fn judge(&mut self, wall: Duration, boot: Duration) -> Duration {
         let offset = wall.saturating_sub(boot);
         let Some(believed) = self.offset else {
             self.offset = Some(offset);
@@ -135,6 +136,30 @@ impl Stopwatch {
     /// The time since the start.
     pub fn elapsed(&self) -> Duration {
         self.0.elapsed()
+    }
+}
+
+/// How a thread of ours waits for the store.
+#[derive(Clone)]
+pub(crate) enum Wait {
+    /// It blocks, inside this runtime.
+    Blocking(tokio::runtime::Handle),
+    /// It does not: the store answers at once.
+    NotAtAll,
+}
+
+impl Wait {
+    /// The answer.
+    pub(crate) fn for_answer<T>(
+        &self,
+        answer: hence_store::Answer<'_, T>,
+    ) -> Result<T, hence_store::StoreError> {
+        match self {
+            Wait::Blocking(runtime) => runtime.block_on(answer),
+            Wait::NotAtAll => answer
+                .now_or_never()
+                .unwrap_or_else(|| unreachable!("a store for stepping answers without waiting")),
+        }
     }
 }
 

@@ -5,7 +5,7 @@
 //! written. A few facts with nothing ahead of them are written by the driver itself: two changes
 //! of thread would take longer than the write.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, mpsc};
 use std::time::Duration;
@@ -18,15 +18,15 @@ use hence_core::queue::Counts;
 use hence_core::time::Timestamp;
 use hence_fail::{Act, Point, reach};
 use hence_store::{ErrorKind, LedgerRequest, ShardBatch, Store, StoreError, StoredJob};
-use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
 use crate::builder::OnFatal;
-use crate::clock::{Clock, Stopwatch, pause};
+use crate::clock::{Clock, Stopwatch, Wait, pause};
 use crate::dispatch::Dispatch;
 use crate::error::Error;
 use crate::mailbox::{LeaseReply, Mailbox, Message, Replies, Reply};
 use crate::observe::{Event, Observers};
+use crate::stepped::Step;
 use crate::watch::Watchers;
 
 /// Facts in one commit: bounds the memory of a record, not the speed.
@@ -36,7 +36,7 @@ const COMMIT_CHANGES_MAX: usize = 16_384;
 const INLINE_CHANGES_MAX: usize = 256;
 
 /// Between two tries of a commit or a read that failed for a passing reason.
-const TRY_AGAIN_AFTER: Duration = Duration::from_millis(100);
+pub(crate) const TRY_AGAIN_AFTER: Duration = Duration::from_millis(100);
 
 /// Facts, and what may happen once they are durable.
 #[derive(Default)]
@@ -78,6 +78,7 @@ impl Over {
 }
 
 /// Something to read from the store.
+#[derive(Clone)]
 pub(crate) enum Read {
     Find(JobName),
     Load { queue: QueueName, after: Place, limit: usize },
@@ -116,7 +117,7 @@ pub(crate) struct Committer {
     pub(crate) sequence: u64,
     pub(crate) store: Arc<dyn Store>,
     pub(crate) clock: Arc<dyn Clock>,
-    pub(crate) runtime: Handle,
+    pub(crate) wait: Wait,
     pub(crate) observers: Observers,
     pub(crate) watchers: Arc<Watchers>,
     pub(crate) dispatch: Arc<Dispatch>,
@@ -135,9 +136,9 @@ pub(crate) struct Line {
     ahead: Arc<AtomicUsize>,
 }
 
-/// What to do when the store cannot be written at the moment.
+/// What to do when the store cannot be used at the moment.
 #[derive(Clone, Copy, PartialEq)]
-enum Patience {
+pub(crate) enum Patience {
     GiveBack,
     TryAgain,
 }
@@ -184,13 +185,8 @@ pub(crate) fn run(line: Line, works: &mpsc::Receiver<Work>) {
     let Line { committer, works: sender, ahead } = line;
     // The driver has its own: when that is gone, there is no more work.
     drop(sender);
-    while let Ok(mut work) = works.recv() {
-        let mut taken = 1;
-        while work.changes.len() < COMMIT_CHANGES_MAX {
-            let Ok(next) = works.try_recv() else { break };
-            work.join(next);
-            taken += 1;
-        }
+    while let Ok(first) = works.recv() {
+        let (work, taken) = gather(first, works);
         let mut committer = committer.lock().unwrap_or_else(PoisonError::into_inner);
         let done = committer.carry_out(work, Patience::TryAgain);
         ahead.fetch_sub(taken, Ordering::Release);
@@ -200,6 +196,49 @@ pub(crate) fn run(line: Line, works: &mpsc::Receiver<Work>) {
         }
     }
     committer.lock().unwrap_or_else(PoisonError::into_inner).close();
+}
+
+/// Works that are to be committed together, and how many they are.
+fn gather(mut work: Work, works: &mpsc::Receiver<Work>) -> (Work, usize) {
+    let mut taken = 1;
+    while work.changes.len() < COMMIT_CHANGES_MAX {
+        let Ok(next) = works.try_recv() else { break };
+        work.join(next);
+        taken += 1;
+    }
+    (work, taken)
+}
+
+/// The thread that commits, taken one step at a time by whoever has no thread for it.
+pub(crate) struct SteppedCommits {
+    pub(crate) line: Line,
+    pub(crate) works: mpsc::Receiver<Work>,
+    /// What could not be written yet, and how many works it is made of.
+    pub(crate) stuck: Option<(Work, usize)>,
+}
+
+impl SteppedCommits {
+    /// One group, if there is one.
+    pub(crate) fn step(&mut self) -> Step {
+        let next = self.stuck.take();
+        let next = next.or_else(|| Some(gather(self.works.try_recv().ok()?, &self.works)));
+        let Some((work, taken)) = next else { return Step::Idle };
+        let mut committer = self.line.committer.lock().unwrap_or_else(PoisonError::into_inner);
+        match committer.carry_out(work, Patience::GiveBack) {
+            Ok(None) => {
+                self.line.ahead.fetch_sub(taken, Ordering::Release);
+                Step::Done
+            }
+            Ok(Some(work)) => {
+                self.stuck = Some((work, taken));
+                Step::Stuck
+            }
+            Err(error) => {
+                committer.end(&error);
+                Step::Over
+            }
+        }
+    }
 }
 
 impl Committer {
@@ -262,7 +301,7 @@ impl Committer {
 
     fn commit(&self, batch: &ShardBatch) -> Result<(), StoreError> {
         passing_trouble(Point::LineCommit)?;
-        self.runtime.block_on(self.store.commit(vec![batch.clone()]))?;
+        self.wait.for_answer(self.store.commit(vec![batch.clone()]))?;
         passing_trouble(Point::LineCommitted)
     }
 
@@ -301,7 +340,11 @@ impl Committer {
                     self.observers.see(Event::Delivering { delivery: &delivery, now });
                     deliveries.push(delivery);
                 }
-                After::Abandon(token) => self.dispatch.abandon(token),
+                After::Abandon(token) => {
+                    // It may have been decided in the same group, and not have left yet.
+                    deliveries.retain(|delivery: &Delivery| delivery.lease.token != token);
+                    self.dispatch.abandon(token);
+                }
                 // The reader ends after this thread does.
                 After::Read(read) => drop(self.reads.send(read)),
                 After::Settled(done, next) => drop(done.send(next)),
@@ -327,10 +370,11 @@ pub(crate) struct Reader {
     pub(crate) shard: ShardId,
     pub(crate) store: Arc<dyn Store>,
     pub(crate) clock: Arc<dyn Clock>,
-    pub(crate) runtime: Handle,
+    pub(crate) wait: Wait,
     pub(crate) mailbox: Mailbox,
     pub(crate) over: Over,
     pub(crate) on_fatal: OnFatal,
+    pub(crate) patience: Patience,
 }
 
 /// Finished jobs removed in one sweep.
@@ -339,10 +383,15 @@ const SWEEP_MAX: usize = 10_000;
 impl Reader {
     /// Reads until the committer hangs up.
     pub(crate) fn run(self, reads: &mpsc::Receiver<Read>) {
-        let Err(error) = self.work_off(reads) else { return };
+        if let Err(error) = self.work_off(reads) {
+            self.end(&error);
+        }
+    }
+
+    fn end(&self, error: &StoreError) {
         if self.over.set() {
             drop(self.mailbox.send(Message::Stop));
-            (self.on_fatal)(&error);
+            (self.on_fatal)(error);
         }
     }
 
@@ -411,12 +460,47 @@ impl Reader {
         read: impl Fn() -> hence_store::Answer<'a, T>,
     ) -> Result<T, StoreError> {
         loop {
-            match passing_trouble(point).and_then(|()| self.runtime.block_on(read())) {
-                Err(error) if error.kind() == ErrorKind::Unavailable && !self.over.is_set() => {
+            match passing_trouble(point).and_then(|()| self.wait.for_answer(read())) {
+                Err(error) if is_passing(&error) && self.is_patient() => {
                     tracing::warn!(%error, "read failed, trying again");
                     pause(TRY_AGAIN_AFTER);
                 }
                 other => return other,
+            }
+        }
+    }
+
+    fn is_patient(&self) -> bool {
+        self.patience == Patience::TryAgain && !self.over.is_set()
+    }
+}
+
+fn is_passing(error: &StoreError) -> bool {
+    error.kind() == ErrorKind::Unavailable
+}
+
+/// The thread that reads, taken one step at a time by whoever has no thread for it.
+pub(crate) struct SteppedReads {
+    pub(crate) reader: Reader,
+    pub(crate) reads: mpsc::Receiver<Read>,
+    /// What could not be read yet, oldest first.
+    pub(crate) stuck: VecDeque<Read>,
+}
+
+impl SteppedReads {
+    /// One read, if there is one.
+    pub(crate) fn step(&mut self) -> Step {
+        self.stuck.extend(self.reads.try_iter());
+        let Some(read) = self.stuck.front() else { return Step::Idle };
+        match self.reader.read(read.clone()) {
+            Ok(()) => {
+                self.stuck.pop_front();
+                Step::Done
+            }
+            Err(error) if is_passing(&error) => Step::Stuck,
+            Err(error) => {
+                self.reader.end(&error);
+                Step::Over
             }
         }
     }

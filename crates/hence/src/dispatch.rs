@@ -1,6 +1,6 @@
 //! Carries out deliveries: one task each, which can be stopped by its token.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use hence_core::effect::Delivery;
@@ -8,7 +8,6 @@ use hence_core::id::Token;
 use hence_core::input::Report;
 use hence_core::job::Target as Where;
 use hence_delivery::Target;
-use hence_delivery::http::HttpSender;
 use hence_delivery::local::Handlers;
 use hence_fail::{Point, reach};
 use tokio::runtime::Handle;
@@ -21,14 +20,14 @@ use crate::mailbox::{Mailbox, Message};
 pub(crate) struct Dispatch {
     runtime: Handle,
     mailbox: Mailbox,
-    http: HttpSender,
+    http: Arc<dyn Target>,
     handlers: Handlers,
     running: Mutex<Running>,
 }
 
 #[derive(Default)]
 struct Running {
-    by_token: HashMap<Token, AbortHandle>,
+    by_token: BTreeMap<Token, AbortHandle>,
     /// Nothing is started any more: what comes is given back.
     closed: bool,
 }
@@ -37,7 +36,7 @@ impl Dispatch {
     pub(crate) fn new(
         runtime: Handle,
         mailbox: Mailbox,
-        http: HttpSender,
+        http: Arc<dyn Target>,
         handlers: Handlers,
     ) -> Self {
         Dispatch { runtime, mailbox, http, handlers, running: Mutex::default() }
@@ -80,7 +79,7 @@ impl Dispatch {
     pub(crate) fn give_all_back(&self) {
         let mut running = self.lock();
         running.closed = true;
-        for (token, task) in running.by_token.drain() {
+        for (token, task) in std::mem::take(&mut running.by_token) {
             task.abort();
             drop(self.mailbox.send(Message::Delivered(token, Report::Released)));
         }

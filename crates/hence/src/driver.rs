@@ -16,6 +16,7 @@ use hence_fail::{Point, reach};
 use hence_store::{LedgerOrder, LedgerRequest, Pressure, Store};
 use tokio::sync::oneshot;
 
+use crate::chance::Chance;
 use crate::clock::Clock;
 use crate::commit::{After, Line, Read, Work};
 use crate::error::Error;
@@ -37,12 +38,15 @@ pub(crate) struct Driver {
     shard: Shard,
     store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
+    chance: Chance,
     observers: Observers,
     inbox: Receiver<Message>,
     line: Line,
     tickets: Tickets,
     waiters: Waiters,
     full: bool,
+    /// When to look whether a full store has room again.
+    look_again: Option<Timestamp>,
     next_sweep: Timestamp,
     /// Reads that the store has not answered yet.
     reading: usize,
@@ -53,7 +57,7 @@ pub(crate) struct Driver {
 }
 
 /// Whether the loop goes on.
-enum Next {
+pub(crate) enum Next {
     GoOn,
     Stop,
 }
@@ -63,6 +67,7 @@ impl Driver {
         shard: Shard,
         store: Arc<dyn Store>,
         clock: Arc<dyn Clock>,
+        chance: Chance,
         observers: Observers,
         inbox: Receiver<Message>,
         line: Line,
@@ -72,12 +77,14 @@ impl Driver {
             shard,
             store,
             clock,
+            chance,
             observers,
             inbox,
             line,
             tickets: Tickets::default(),
             waiters: Waiters::default(),
             full: false,
+            look_again: None,
             next_sweep,
             reading: 0,
             settling: Vec::new(),
@@ -88,17 +95,34 @@ impl Driver {
 
     /// Drives until it is told to stop, or the committer is gone.
     pub(crate) fn run(mut self) {
-        // What an earlier life left behind is settled before anybody asks.
-        let now = self.clock.now();
-        self.shard.handle(now, Input::Tick);
-        let mut next = self.pass_on(now);
+        let mut next = self.begin();
         while let Next::GoOn = next {
-            next = self.turn();
+            let first = self.next_message();
+            next = self.turn(first);
         }
     }
 
-    fn turn(&mut self) -> Next {
-        let first = self.next_message();
+    /// What an earlier life left behind is settled before anybody asks.
+    pub(crate) fn begin(&mut self) -> Next {
+        let now = self.clock.now();
+        self.shard.handle(now, Input::Tick);
+        self.pass_on(now)
+    }
+
+    /// One turn if there is something to do at once; none if there is not.
+    pub(crate) fn step(&mut self) -> Option<Next> {
+        let first = self.inbox.try_recv().ok();
+        let due = self.deadline().is_some_and(|at| at <= self.clock.now());
+        (first.is_some() || due).then(|| self.turn(first))
+    }
+
+    /// When there is something to do though nobody says anything.
+    pub(crate) fn deadline(&self) -> Option<Timestamp> {
+        let deadlines = [self.shard.deadline(), self.look_again, Some(self.next_sweep)];
+        deadlines.into_iter().flatten().min()
+    }
+
+    fn turn(&mut self, first: Option<Message>) -> Next {
         let mut now = self.clock.now();
         self.look_at_pressure(now);
         let mut taken = 0;
@@ -123,10 +147,7 @@ impl Driver {
 
     /// The next message, or none when it is time for something.
     fn next_message(&mut self) -> Option<Message> {
-        let look_again = self.full.then(|| self.clock.now().plus(LOOK_AGAIN));
-        let deadlines = [self.shard.deadline(), look_again, Some(self.next_sweep)];
-        let deadline = deadlines.into_iter().flatten().min();
-        match deadline.and_then(|at| self.clock.until(at)) {
+        match self.deadline().and_then(|at| self.clock.until(at)) {
             Some(wait) => match self.inbox.recv_timeout(wait) {
                 Ok(message) => Some(message),
                 Err(RecvTimeoutError::Timeout) => None,
@@ -154,7 +175,7 @@ impl Driver {
                 }
             }
             Message::Delivered(token, report) => {
-                let random = rand::random();
+                let random = self.chance.word();
                 self.shard.handle(now, Input::Delivered { token, report, random });
             }
             Message::Handlers(names) => self.shard.handle(now, Input::Handlers(names)),
@@ -280,6 +301,7 @@ impl Driver {
 
     fn look_at_pressure(&mut self, now: Timestamp) {
         let full = self.store.pressure() == Pressure::Full;
+        self.look_again = full.then(|| now.plus(LOOK_AGAIN));
         if full != self.full {
             self.full = full;
             self.observers.see(Event::StoreFull(full));

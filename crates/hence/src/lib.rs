@@ -33,8 +33,10 @@ pub mod error;
 pub mod handler;
 pub mod new_job;
 pub mod observe;
+pub mod stepped;
 pub mod testing;
 
+mod chance;
 mod commit;
 mod dispatch;
 mod driver;

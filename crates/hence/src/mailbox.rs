@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use hence_core::effect::{Answer, Delivery};
 use hence_core::error::Rejection;
-use hence_core::id::{HandlerName, JobId, JobName, QueueName, ScheduleId, Token, WorkerName};
+use hence_core::id::{HandlerName, JobName, QueueName, ScheduleId, Token, WorkerName};
 use hence_core::input::{Found, Report, Request};
 use hence_core::job::{Job, Progress};
 use hence_core::ledger::OccurrenceRecord;
@@ -74,7 +74,12 @@ pub(crate) struct LeaseCall {
 pub(crate) struct Mailbox {
     messages: mpsc::Sender<Message>,
     waiting: Arc<AtomicUsize>,
+    /// Rung after every message, for a driver that does not wait for them by itself.
+    bell: Option<Bell>,
 }
+
+/// Says that there is a message.
+pub(crate) type Bell = Arc<dyn Fn() + Send + Sync>;
 
 /// Gives the places of waiting requests back, however the wait ends.
 struct Places<'a> {
@@ -89,9 +94,9 @@ impl Drop for Places<'_> {
 }
 
 impl Mailbox {
-    pub(crate) fn new() -> (Self, mpsc::Receiver<Message>) {
+    pub(crate) fn new(bell: Option<Bell>) -> (Self, mpsc::Receiver<Message>) {
         let (messages, inbox) = mpsc::channel();
-        (Mailbox { messages, waiting: Arc::default() }, inbox)
+        (Mailbox { messages, waiting: Arc::default(), bell }, inbox)
     }
 
     /// Asks and waits for the answer.
@@ -141,7 +146,11 @@ impl Mailbox {
 
     /// Tells the driver something. Fails only when it has stopped.
     pub(crate) fn send(&self, message: Message) -> Result<(), Error> {
-        self.messages.send(message).map_err(|_| Error::Stopped)
+        self.messages.send(message).map_err(|_| Error::Stopped)?;
+        if let Some(ring) = &self.bell {
+            ring();
+        }
+        Ok(())
     }
 
     fn take_places(&self, count: usize) -> Result<Places<'_>, Error> {
@@ -168,34 +177,5 @@ impl Drop for Claim<'_> {
             let tokens = unseen.iter().map(|delivery| delivery.lease.token).collect();
             drop(self.mailbox.send(Message::HandBack(tokens)));
         }
-    }
-}
-
-/// A fresh id that sorts by time: 48 bits of milliseconds and 80 random bits, as a ULID.
-pub(crate) fn draw_id(now: Timestamp) -> JobId {
-    const DIGITS: &[u8; 32] = b"0123456789ABCDEFGHJKMNPQRSTVWXYZ";
-    let millis = u128::from(now.as_millis().max(0) as u64) & 0xffff_ffff_ffff;
-    let random = rand::random::<u128>() >> 48;
-    let value = millis << 80 | random;
-    let mut text = [0u8; 26];
-    for (at, digit) in text.iter_mut().enumerate() {
-        let shift = 5 * (25 - at);
-        *digit = DIGITS[(value >> shift) as usize & 31];
-    }
-    let text = std::str::from_utf8(&text).unwrap_or_default();
-    JobId::new(text).unwrap_or_else(|_| unreachable!("a drawn id is a name"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn drawn_ids_sort_by_time_and_differ() {
-        let early = draw_id(Timestamp::from_millis(1_789_000_000_000));
-        let late = draw_id(Timestamp::from_millis(1_789_000_000_001));
-        assert!(early < late);
-        assert_eq!(early.as_str().len(), 26);
-        assert_ne!(draw_id(Timestamp::EPOCH), draw_id(Timestamp::EPOCH));
     }
 }

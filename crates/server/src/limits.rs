@@ -44,6 +44,15 @@ pub const INLINE_BYTES_MAX: usize = 16 * 1024;
 pub const PAGE_DEFAULT: usize = 100;
 /// Ticks of a preview when the request does not say: enough to see the rhythm.
 pub const PREVIEW_TICKS_DEFAULT: usize = 5;
+/// Minutes that a forecast names as its fullest: as many as one reads.
+pub const BUSIEST_MINUTES: usize = 10;
+/// Minutes of a forecast when the request does not say: a day.
+pub const FORECAST_MINUTES_DEFAULT: u32 = 24 * 60;
+/// Pages of a ledger read for one request that asks for some fates only; then the caller comes
+/// again with the cursor.
+pub const LEDGER_PAGES_MAX: usize = 10;
+/// Schedules named when the self-check fails: enough to start with.
+pub const UNSOUND_SHOWN: usize = 10;
 /// Jobs handed out when a worker does not say how many: the safe number for one that works alone.
 pub const LEASE_JOBS_DEFAULT: u32 = 1;
 /// Queues with metrics of their own; the rest share the label `other`. Each costs about forty

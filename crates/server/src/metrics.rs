@@ -12,6 +12,7 @@ use hence_core::id::QueueName;
 use hence_core::job::{AttemptEnd, AttemptRecord};
 use hence_core::ledger::Fate;
 use hence_core::queue::QueueView;
+use hence_core::schedule::ScheduleCheck;
 use http::StatusCode;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
@@ -37,7 +38,7 @@ const CHANGES: [f64; 9] = [1.0, 4.0, 16.0, 64.0, 256.0, 1_024.0, 4_096.0, 16_384
 struct Row(&'static str, &'static str, &'static str, &'static str);
 
 /// The metrics of the server: name, type, labels, meaning.
-const ROWS: [Row; 14] = [
+const ROWS: [Row; 17] = [
     Row("hence_jobs_submitted_total", "counter", "queue", "Jobs accepted since the store was made"),
     Row("hence_deliveries_total", "counter", "queue", "Jobs handed out since the store was made"),
     Row(
@@ -57,6 +58,19 @@ const ROWS: [Row; 14] = [
         "counter",
         "fate, reason",
         "Ticks of schedules accounted for since the start of the process, by what became of them",
+    ),
+    Row(
+        "hence_tick_lateness_seconds",
+        "histogram",
+        "",
+        "Time between a tick and the making of its job",
+    ),
+    Row("hence_schedules", "gauge", "state", "Schedules that are ticking, paused or ended"),
+    Row(
+        "hence_schedules_failing",
+        "gauge",
+        "",
+        "Schedules with neither a next tick nor a reason, or overdue; at most 10 are counted",
     ),
     Row(
         "hence_jobs_pending",
@@ -123,6 +137,11 @@ impl FateLabel {
 }
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug, EncodeLabelSet)]
+struct StateLabel {
+    state: &'static str,
+}
+
+#[derive(Clone, PartialEq, Eq, Hash, Debug, EncodeLabelSet)]
 struct RouteLabel {
     route: Arc<str>,
 }
@@ -152,6 +171,9 @@ pub struct Metrics {
     attempts: Family<EndLabel, Counter>,
     finished: Family<OutcomeLabel, Counter>,
     ticks: Family<FateLabel, Counter>,
+    tick_lateness: Histogram,
+    schedules: Family<StateLabel, Gauge<u64, AtomicU64>>,
+    schedules_failing: Gauge<u64, AtomicU64>,
     pending: Family<QueueLabel, Gauge<u64, AtomicU64>>,
     running: Family<QueueLabel, Gauge<u64, AtomicU64>>,
     dead: Family<QueueLabel, Gauge<u64, AtomicU64>>,
@@ -189,6 +211,9 @@ impl Default for Metrics {
             attempts: Family::default(),
             finished: Family::default(),
             ticks: Family::default(),
+            tick_lateness: Histogram::new(SECONDS),
+            schedules: Family::default(),
+            schedules_failing: Gauge::default(),
             pending: Family::default(),
             running: Family::default(),
             dead: Family::default(),
@@ -225,6 +250,9 @@ impl Metrics {
         next!(self.attempts);
         next!(self.finished);
         next!(self.ticks);
+        next!(self.tick_lateness);
+        next!(self.schedules);
+        next!(self.schedules_failing);
         next!(self.pending);
         next!(self.running);
         next!(self.dead);
@@ -250,9 +278,16 @@ impl Metrics {
         counter.inc();
     }
 
-    /// The text of a scrape, with the counts of these queues.
-    pub(crate) fn render(&self, queues: &[QueueView]) -> String {
+    /// The text of a scrape, with the counts of these queues and schedules.
+    pub(crate) fn render(&self, queues: &[QueueView], schedules: &ScheduleCheck) -> String {
         self.take_counts(queues);
+        let counts = schedules.counts;
+        let states =
+            [("ticking", counts.ticking), ("paused", counts.paused), ("ended", counts.ended)];
+        for (state, count) in states {
+            self.schedules.get_or_create(&StateLabel { state }).set(count);
+        }
+        self.schedules_failing.set(schedules.unsound.len() as u64);
         let mut text = String::new();
         // Writing into a String cannot fail.
         let _ = prometheus_client::encoding::text::encode(&mut text, &self.registry);
@@ -345,6 +380,10 @@ impl Observer for Metrics {
             }
             Event::Changed(Change::OccurrenceRecorded { record }) => {
                 self.ticks.get_or_create(&FateLabel::of(record.fate)).inc_by(record.count);
+                if let Fate::Ran(_) | Fate::Late(..) = record.fate {
+                    let late = Duration::from_millis(record.decided_at.since(record.last).get());
+                    self.tick_lateness.observe(late.as_secs_f64());
+                }
             }
             Event::Changed(_) | Event::CommitFailed { .. } | Event::Noticed(_) => {}
         }
@@ -387,6 +426,7 @@ mod tests {
     use super::*;
     use hence_core::ledger::{OccurrenceRecord, SkipReason};
     use hence_core::queue::{Counts, QueueSettings};
+    use hence_core::schedule::ScheduleCounts;
 
     fn view(name: &str, pending: u64) -> QueueView {
         QueueView {
@@ -397,6 +437,11 @@ mod tests {
             in_memory: 0,
             oldest_ready: None,
         }
+    }
+
+    fn check() -> ScheduleCheck {
+        let counts = ScheduleCounts { paused: 2, ..ScheduleCounts::default() };
+        ScheduleCheck { counts, unsound: Vec::new() }
     }
 
     #[test]
@@ -416,7 +461,7 @@ mod tests {
             fate: Fate::Skipped(SkipReason::Misfire),
         };
         metrics.observe(Event::Changed(&Change::OccurrenceRecorded { record }));
-        let text = metrics.render(&[view("mail", 3)]);
+        let text = metrics.render(&[view("mail", 3)], &check());
         for Row(name, kind, _, _) in &ROWS {
             let family = name.strip_suffix("_total").unwrap_or(name);
             assert!(text.contains(&format!("# TYPE {family} {kind}\n")), "{name} in\n{text}");
@@ -425,6 +470,7 @@ mod tests {
         assert!(text.contains("hence_http_requests_total{route=\"/v1/jobs\",status=\"200\"} 1"));
         let ticks = "hence_ticks_total{fate=\"skipped\",reason=\"misfire\"} 7";
         assert!(text.contains(ticks), "{text}");
+        assert!(text.contains("hence_schedules{state=\"paused\"} 2"), "{text}");
         assert!(text.contains("hence_store_full 1"));
     }
 
@@ -441,7 +487,7 @@ mod tests {
             [(max - 1, None), (max, None), (max + 1, Some(1)), (max + 9, Some(9))]
         {
             let views: Vec<_> = (0..count).map(|n| view(&format!("q{n}"), 1)).collect();
-            let text = metrics.render(&views);
+            let text = metrics.render(&views, &check());
             let line =
                 text.lines().find_map(|l| l.strip_prefix("hence_jobs_pending{queue=\"other\"} "));
             assert_eq!(line.map(|n| n.parse().unwrap()), others, "{count}");

@@ -16,7 +16,7 @@
 //! | 12 | more than 24 hours, 45 days, 2038 ahead | yes | store: conformance, precision |
 //! | 13 | backlog in order of due time | yes | core: order |
 //! | 14 | long outage, storm of missed ticks | yes | core: schedules |
-//! | 15 | a schedule's first tick | yes (intervals; cron comes with its issue) | core: schedules |
+//! | 15 | a schedule's first tick | yes | core: schedules |
 //! | 16 | a failure must not be acknowledged | yes | core: retries |
 //! | 17 | a long job outlives its visibility | yes | core: extend |
 //! | 18 | returning node while the stand-in delivers | no: needs a cluster | |

@@ -1,11 +1,10 @@
 //! Cases about time: small, large, missed, and wrong.
 
-use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use hence_e2e::suite::Ended;
-use hence_e2e::{Receiver, Server, Setup, clock};
+use hence_e2e::{FakeClock, Receiver, Server, Setup, clock};
 use serde_json::{Value, json};
 
 const SOON: Duration = Duration::from_secs(20);
@@ -68,7 +67,7 @@ pub(crate) fn case_12_far_ahead_is_exact_and_kept() -> Result<Ended> {
 pub(crate) fn case_14_long_outage_makes_no_storm() -> Result<Ended> {
     let mut server = Server::start()?;
     let receiver = Receiver::start()?;
-    let schedule = json!({"every": "100ms", "job": {"url": receiver.url("/tick")}});
+    let schedule = json!({"when": "@every 100ms", "job": {"url": receiver.url("/tick")}});
     let answer = server.api().json("PUT", "/v1/schedules/tick", &schedule)?;
     ensure!(matches!(answer.status, 200 | 201), "{answer:?}");
     let due_ms = clock::now_ms() + 1_000;
@@ -110,7 +109,9 @@ pub(crate) fn case_15_first_tick_of_a_schedule() -> Result<Ended> {
     let receiver = Receiver::start()?;
     let mut api = server.api();
     let start_ms = clock::now_ms() + 700;
-    let schedule = json!({"every": "1h", "start": start_ms, "job": {"url": receiver.url("/tick")}});
+    let schedule = json!({
+        "when": "@every 1h", "start": start_ms, "job": {"url": receiver.url("/tick")},
+    });
     let put = api.json("PUT", "/v1/schedules/first", &schedule)?.value()?;
     ensure!(put["next_at_ms"] == start_ms, "the first tick is the start: {put}");
     receiver.wait_count(1, SOON)?;
@@ -130,27 +131,18 @@ pub(crate) fn case_15_first_tick_of_a_schedule() -> Result<Ended> {
 /// before its time. A little ahead: what is due by then runs. Far ahead: held until the clock
 /// stays there.
 pub(crate) fn case_23_the_clock_jumps() -> Result<Ended> {
-    let Some(library) = faketime() else {
+    let Some(fake) = FakeClock::new()? else {
         return Ok(Ended::Skipped("libfaketime is not installed".to_owned()));
     };
-    let clock_file = tempfile::NamedTempFile::new()?;
-    set_clock(clock_file.path(), "+0")?;
     let mut setup = Setup::default();
-    for (name, value) in [
-        ("LD_PRELOAD", library.to_string_lossy().as_ref()),
-        ("FAKETIME_TIMESTAMP_FILE", clock_file.path().to_string_lossy().as_ref()),
-        ("FAKETIME_NO_CACHE", "1"),
-        ("FAKETIME_DONT_FAKE_MONOTONIC", "1"),
-    ] {
-        setup.env.push((name.to_owned(), value.to_owned()));
-    }
+    setup.env.extend(fake.env());
     let server = Server::start_with(setup)?;
-    let result = jump(&server, clock_file.path());
+    let result = jump(&server, &fake);
     server.explain(result)?;
     Ok(Ended::Passed)
 }
 
-fn jump(server: &Server, clock_file: &Path) -> Result<()> {
+fn jump(server: &Server, fake: &FakeClock) -> Result<()> {
     let receiver = Receiver::start()?;
     let mut api = server.api();
     let mut submit =
@@ -159,38 +151,24 @@ fn jump(server: &Server, clock_file: &Path) -> Result<()> {
     submit("in-a-month", "30d")?;
     submit("soon", "1s")?;
     receiver.wait_for("soon", 1, SOON)?;
-    set_clock(clock_file, "-1800")?;
+    fake.set(-1_800)?;
     submit("after-back", "300ms")?;
     receiver.wait_for("after-back", 1, SOON)?;
     clock::sleep_ms(500);
     ensure!(receiver.count() == 2, "nothing ran twice, nothing early: {:?}", receiver.arrivals());
-    set_clock(clock_file, "+3000")?;
+    fake.set(3_000)?;
     receiver.wait_for("in-an-hour", 1, Duration::from_secs(10)).context("50 minutes ahead")?;
-    set_clock(clock_file, "+2678400")?;
+    fake.set(2_678_400)?;
     clock::sleep_ms(2_500);
     ensure!(receiver.of("in-a-month").is_empty(), "a jump of a month is not believed at once");
-    set_clock(clock_file, "+3000")?;
+    fake.set(3_000)?;
     clock::sleep_ms(1_000);
     submit("after-all", "300ms")?;
     receiver.wait_for("after-all", 1, SOON)?;
     ensure!(receiver.of("in-a-month").is_empty(), "taken back: it never happened");
-    set_clock(clock_file, "+2678400")?;
+    fake.set(2_678_400)?;
     receiver.wait_for("in-a-month", 1, SOON).context("a jump that stays is believed")?;
     let doubled = receiver.arrivals().len();
     ensure!(doubled == 5, "five jobs, five deliveries, not {doubled}");
     Ok(())
-}
-
-fn set_clock(file: &Path, offset: &str) -> Result<()> {
-    // Replaced as a whole: the library must not read half of it.
-    let next = file.with_extension("next");
-    std::fs::write(&next, format!("{offset}\n"))?;
-    Ok(std::fs::rename(next, file)?)
-}
-
-fn faketime() -> Option<PathBuf> {
-    let places =
-        ["/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib", "/usr/lib64"];
-    let paths = places.iter().map(|place| Path::new(place).join("faketime/libfaketimeMT.so.1"));
-    paths.into_iter().find(|path| path.is_file())
 }

@@ -3,12 +3,12 @@
 use clap::Args;
 use serde_json::{Value, json};
 
-use super::{schedules, version};
+use super::version;
 use crate::api::{Answer, Api, Path};
 use crate::clock;
 use crate::failure::{Exit, Failure};
 use crate::output::{Output, Tone};
-use crate::wire::{self, Queue, Schedule};
+use crate::wire::{self, Queue};
 use crate::words;
 
 pub(crate) const EXAMPLES: &str = "\
@@ -112,8 +112,7 @@ async fn examine(api: &Api) -> Result<Vec<Finding>, Failure> {
     let queues = queues.into_iter().map(wire::read).collect::<Result<Vec<Queue>, _>>()?;
     findings.push(oldest_ready(&queues, answered));
     findings.push(dead(&queues));
-    let all = schedules::all(api).await?.into_iter().map(wire::read);
-    findings.push(silent_schedules(&all.collect::<Result<Vec<Schedule>, _>>()?));
+    findings.push(schedules(&stats));
     Ok(findings)
 }
 
@@ -238,26 +237,26 @@ fn dead(queues: &[Queue]) -> Finding {
     Finding::warn("dead", format!("{} failed for good", words::count(total, "job")), fix)
 }
 
-fn silent_schedules(schedules: &[Schedule]) -> Finding {
-    let silent: Vec<&str> = schedules
-        .iter()
-        .filter(|schedule| schedule.next_at.is_none() && !schedule.paused)
-        .map(|schedule| schedule.id.as_str())
-        .collect();
-    match silent.first() {
-        None => {
-            Finding::ok("schedules", format!("{} have a next tick or are paused", schedules.len()))
-        }
-        Some(first) => Finding::warn(
+/// The server's own check: each has a next tick or a reason why not, and none is overdue.
+fn schedules(stats: &Value) -> Finding {
+    let Some(found) = stats.get("schedules") else {
+        return Finding::warn("schedules", "the server does not say", "update the server");
+    };
+    let number = |name: &str| found.get(name).and_then(Value::as_u64).unwrap_or_default();
+    let failing = found.get("failing").and_then(Value::as_array);
+    let failing: Vec<&str> = failing.into_iter().flatten().filter_map(Value::as_str).collect();
+    if let Some(first) = failing.first() {
+        return Finding::fail(
             "schedules",
+            format!("overdue, or with neither a next tick nor a reason: {}", failing.join(", ")),
             format!(
-                "{} will never tick: {}",
-                words::count(silent.len() as u64, "schedule"),
-                silent.join(", ")
+                "look at it: hence schedules show {first}; is the store full, or the clock off?"
             ),
-            format!("put it again with a later end, or remove it: hence schedules remove {first}"),
-        ),
+        );
     }
+    let (ticking, paused, ended) = (number("ticking"), number("paused"), number("ended"));
+    let found = format!("{ticking} with a next tick, {paused} paused, {ended} at their end");
+    Finding::ok("schedules", found)
 }
 
 #[cfg(test)]
@@ -291,6 +290,10 @@ mod tests {
         assert_eq!(dead(&[calm, stuck]).found, "2 jobs failed for good");
         assert_eq!(versions(Some("99.0.0")).mark, Mark::Warn);
         assert_eq!(space(&json!({"store": {"full": true}})).mark, Mark::Fail);
+        let of = |failing: &[&str]| json!({"schedules": {"ticking": 3, "failing": failing}});
+        assert_eq!(schedules(&of(&[])).found, "3 with a next tick, 0 paused, 0 at their end");
+        assert_eq!(schedules(&of(&["a", "b"])).mark, Mark::Fail);
+        assert_eq!(schedules(&json!({})).mark, Mark::Warn);
         assert_eq!(
             tier(&json!({"store": {"engine": "memory", "tier": "best-effort"}})).mark,
             Mark::Warn

@@ -6,10 +6,12 @@ pub(crate) mod completions;
 pub(crate) mod demo;
 pub(crate) mod docs;
 pub(crate) mod doctor;
+pub(crate) mod forecast;
 pub(crate) mod jobs;
 pub(crate) mod next;
 pub(crate) mod queues;
 pub(crate) mod reschedule;
+mod schedule_flags;
 pub(crate) mod schedules;
 pub(crate) mod serve;
 mod serve_flags;
@@ -56,6 +58,7 @@ async fn ask(command: Command, global: &Global, output: &Output) -> Result<(), F
         Command::Reschedule(moved) => reschedule::run(moved, api, output).await,
         Command::Queues(queues) => queues::run(queues, api, output).await,
         Command::Schedules(schedules) => schedules::run(schedules, api, output).await,
+        Command::Forecast(asked) => forecast::run(asked, api, output).await,
         Command::Work(work) => work::run(work, api, output).await,
         Command::Watch(watch) => watch::run(watch, api, output).await,
         Command::Doctor(doctor) => doctor::run(doctor, api, output).await,

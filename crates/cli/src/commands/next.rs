@@ -103,6 +103,56 @@ pub(crate) enum Fold {
     Both,
 }
 
+impl Dialect {
+    /// As the API names it.
+    pub(crate) fn name(self) -> &'static str {
+        when::Dialect::from(self).name()
+    }
+}
+
+impl Gap {
+    /// As the API names it.
+    pub(crate) fn name(self) -> &'static str {
+        when::Gap::from(self).name()
+    }
+}
+
+impl Fold {
+    /// As the API names it.
+    pub(crate) fn name(self) -> &'static str {
+        when::Fold::from(self).name()
+    }
+}
+
+impl From<Dialect> for when::Dialect {
+    fn from(choice: Dialect) -> Self {
+        match choice {
+            Dialect::Unix => when::Dialect::Unix,
+            Dialect::Quartz => when::Dialect::Quartz,
+            Dialect::Workkit => when::Dialect::Workkit,
+        }
+    }
+}
+
+impl From<Gap> for when::Gap {
+    fn from(choice: Gap) -> Self {
+        match choice {
+            Gap::Skip => when::Gap::Skip,
+            Gap::AfterGap => when::Gap::AfterGap,
+        }
+    }
+}
+
+impl From<Fold> for when::Fold {
+    fn from(choice: Fold) -> Self {
+        match choice {
+            Fold::First => when::Fold::First,
+            Fold::Second => when::Fold::Second,
+            Fold::Both => when::Fold::Both,
+        }
+    }
+}
+
 fn count(text: &str) -> Result<usize, String> {
     match text.parse() {
         Ok(count) if (1..=PREVIEW_LINES_MAX).contains(&count) => Ok(count),
@@ -144,21 +194,10 @@ impl Next {
     fn draft(&self) -> Result<Draft, Failure> {
         Ok(Draft {
             whens: self.whens.clone(),
-            dialect: self.dialect.map(|dialect| match dialect {
-                Dialect::Unix => when::Dialect::Unix,
-                Dialect::Quartz => when::Dialect::Quartz,
-                Dialect::Workkit => when::Dialect::Workkit,
-            }),
+            dialect: self.dialect.map(Into::into),
             zone: None,
-            gap: match self.gap {
-                Gap::Skip => when::Gap::Skip,
-                Gap::AfterGap => when::Gap::AfterGap,
-            },
-            fold: match self.fold {
-                Fold::First => when::Fold::First,
-                Fold::Second => when::Fold::Second,
-                Fold::Both => when::Fold::Both,
-            },
+            gap: self.gap.into(),
+            fold: self.fold.into(),
             excluded: self.exclude.clone(),
             holidays: self.holidays.as_deref().map(read_calendar).transpose()?,
             start: self.start.clone(),
@@ -168,7 +207,7 @@ impl Next {
     }
 }
 
-fn read_calendar(file: &Path) -> Result<String, Failure> {
+pub(crate) fn read_calendar(file: &Path) -> Result<String, Failure> {
     use std::io::Read as _;
     let mut text = String::new();
     let read = std::fs::File::open(file)

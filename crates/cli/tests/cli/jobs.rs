@@ -120,12 +120,15 @@ fn queues_and_schedules_are_managed() {
     assert!(listed.contains("paused out, 5 at once, 10 per 1s"), "{listed}");
     server.ok(&["queues", "resume", "mail"]);
     assert_eq!(server.json(&["queues", "show", "mail"])["paused_out"], false);
-    server.ok(&["schedules", "put", "tick", "--every", "1h", "--worker", "--queue", "mail"]);
+    let tick = ["schedules", "put", "tick", "--when", "@every 1h", "--worker", "--queue", "mail"];
+    server.ok(&tick);
     let triggered = server.json(&["schedules", "trigger", "tick"]);
     assert_eq!(triggered["queue"], "mail");
     let occurrence = server.json(&["schedules", "occurrences", "tick"]);
     assert_eq!(occurrence["fate"], "triggered");
-    assert!(server.ok(&["schedules", "pause", "tick"]).contains("paused"));
+    let paused = server.ok(&["schedules", "pause", "tick", "--note", "too loud"]);
+    assert!(paused.contains("too loud"), "{paused}");
+    assert!(server.ok(&["schedules"]).contains("paused: too loud"));
     assert!(server.ok(&["schedules", "resume", "tick"]).contains("in 1 h"));
     server.ok(&["schedules", "remove", "tick"]);
     assert_eq!(server.ok(&["schedules", "list", "--json"]), "");
@@ -150,4 +153,45 @@ fn the_doctor_finds_nothing_and_then_something() {
     assert!(text(&nobody.stdout).starts_with("fail  server:"));
     let version = server.json(&["version"]);
     assert_eq!(version["client"], version["server"]);
+}
+
+#[test]
+fn schedules_are_put_in_words_and_accounted_for() {
+    let server = Server::start();
+    let put = ["schedules", "put", "report", "--worker", "--tz", "Europe/Paris"];
+    let with = |more: &[&'static str]| [&put[..], more].concat();
+    let shown = server.ok(&with(&[
+        "--when",
+        "every weekday at 9am",
+        "--misfire",
+        "all 10s apart",
+        "--overlap",
+        "queue-one",
+        "--spread",
+        "5m",
+    ]));
+    for part in ["0 9 * * MON-FRI", "all 10s apart", "queue_one", "Europe/Paris", "5m"] {
+        assert!(shown.contains(part), "{part} in {shown}");
+    }
+    for (more, expected) in [
+        (["--when", "evry day"], "  evry day\n  ^^^^ "),
+        (["--every", "day at 25:00"], "when is not understood"),
+    ] {
+        let refused = server.hence(&with(&more));
+        assert_eq!(refused.status.code(), Some(1), "{more:?}");
+        assert!(text(&refused.stderr).contains(expected), "{}", text(&refused.stderr));
+    }
+    server.ok(&["schedules", "trigger", "report"]);
+    server.ok(&["schedules", "trigger", "report"]);
+    let history = server.ok(&["schedules", "history", "report", "--oldest", "--fate", "triggered"]);
+    assert_eq!(history.lines().count(), 3, "{history}");
+    let none = server.ok(&["schedules", "history", "report", "--fate", "late", "--json"]);
+    assert_eq!(none, "");
+    let filled = server.json(&["schedules", "backfill", "report", "--from", "now"]);
+    assert_eq!(filled["backfill"]["ticks"], 0);
+    let forecast = server.json(&["forecast", "report", "--minutes", "10080"]);
+    // The edge of the week may fall between a tick and its job.
+    assert!(matches!(forecast["total"].as_u64(), Some(4 | 5)), "{forecast}");
+    assert!(server.ok(&["forecast", "--minutes", "10080"]).contains('█'));
+    assert!(server.ok(&["doctor"]).contains("ok    schedules: 1 with a next tick"));
 }

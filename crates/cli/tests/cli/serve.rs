@@ -74,7 +74,7 @@ fn a_store_is_checked_exported_and_imported() {
     assert_eq!(server.ok(&["show", "waits", "--queue", "mail", "--payload"]), "hi");
     assert_eq!(server.json(&["show", "gone", "--queue", "mail"])["state"], "cancelled");
     assert_eq!(server.json(&["queues", "show", "mail"])["concurrency"], 3);
-    assert_eq!(server.json(&["schedules", "show", "tick"])["every"], "1h");
+    assert_eq!(server.json(&["schedules", "show", "tick"])["when"][0], "every 1h");
 }
 
 /// The first job's record also makes its queue known: with it gone, the others must still be

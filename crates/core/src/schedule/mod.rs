@@ -3,6 +3,7 @@
 //! How far it has come is its [`ScheduleProgress`]; what became of its ticks is in the ledger.
 
 mod build;
+mod policy;
 mod progress;
 
 use alloc::format;
@@ -11,13 +12,16 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 pub use build::ScheduleDraft;
+pub use policy::{Misfire, Overlap};
 pub(crate) use progress::earlier;
-pub use progress::{Backfill, Idle, LedgerSpan, Run, ScheduleProgress, ScheduleState};
+pub use progress::{
+    Backfill, Idle, LedgerSpan, Run, ScheduleCheck, ScheduleCounts, ScheduleProgress, ScheduleState,
+};
 
 pub use crate::ledger::{Fate, LedgerPlace, OccurrenceRecord, SkipReason};
 
 use crate::error::Rejection;
-use crate::id::{JobId, Key, QueueName, ScheduleId};
+use crate::id::{JobId, JobNumber, Key, QueueName, ScheduleId};
 use crate::job::JobSpec;
 use crate::limits;
 use crate::time::{Millis, Timestamp};
@@ -70,40 +74,6 @@ pub struct Pause {
     pub note: Arc<str>,
     /// Since when.
     pub since: Timestamp,
-}
-
-/// What becomes of missed ticks. They are acted on oldest first.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Misfire {
-    /// They are skipped.
-    Skip,
-    /// They are stood for by the next tick that runs; if none is due, the last of them runs.
-    #[default]
-    Once,
-    /// The last so many run, the older ones are skipped.
-    Last(u32),
-    /// All run.
-    All {
-        /// At least this far apart.
-        pace: Millis,
-    },
-}
-
-/// What becomes of a tick while the job of an earlier tick lives: waiting, running, or between
-/// two attempts.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Overlap {
-    /// It makes its job all the same.
-    #[default]
-    Allow,
-    /// It is skipped.
-    Skip,
-    /// It waits for that job's end; one tick waits, later ones are skipped.
-    QueueOne,
-    /// It waits for that job's end, behind those that wait already.
-    QueueAll,
-    /// That job is cancelled.
-    Replace,
 }
 
 impl Schedule {
@@ -166,6 +136,24 @@ impl Schedule {
         Ok(())
     }
 
+    /// Takes over from the schedule of this id what being put again does not change. A pause
+    /// stays: a deployment must not wake what somebody put to rest. What is counted from when it
+    /// was said goes on from when it was first said.
+    pub(crate) fn go_on_from(&mut self, old: &Schedule) {
+        self.paused = match (self.paused.take(), &old.paused) {
+            (None, standing) => standing.clone(),
+            (Some(new), None) => Some(new),
+            (Some(new), Some(standing)) if new.note.is_empty() => {
+                Some(Pause { note: Arc::clone(&standing.note), ..standing.clone() })
+            }
+            (Some(new), Some(standing)) => Some(Pause { since: standing.since, ..new }),
+        };
+        let clock = |schedule: &Schedule| (schedule.plan.zone.clone(), schedule.plan.start);
+        if !self.said.is_empty() && self.said == old.said && clock(self) == clock(old) {
+            self.plan.whens.clone_from(&old.plan.whens);
+        }
+    }
+
     /// When the job of a tick is due: never before the tick, and the same whenever it is asked.
     pub fn due_of(&self, tick: Timestamp) -> Timestamp {
         let spread = self.spread.get();
@@ -177,13 +165,21 @@ impl Schedule {
 
     /// The id of the job of a tick: the same tick cannot make two jobs.
     pub fn tick_job(&self, tick: Timestamp) -> JobId {
-        job_id(&format!("{}@{tick}", self.id))
+        tick_job(&self.id, tick)
     }
 
     /// The id of a job that was made by hand, by its number.
-    pub(crate) fn trigger_job(&self, number: crate::id::JobNumber) -> JobId {
-        job_id(&format!("{}!{}", self.id, number.0))
+    pub(crate) fn trigger_job(&self, number: JobNumber) -> JobId {
+        trigger_job(&self.id, number)
     }
+}
+
+pub(crate) fn tick_job(id: &ScheduleId, tick: Timestamp) -> JobId {
+    job_id(&format!("{id}@{tick}"))
+}
+
+pub(crate) fn trigger_job(id: &ScheduleId, number: JobNumber) -> JobId {
+    job_id(&format!("{id}!{}", number.0))
 }
 
 /// Whether a job's id is of the kind that schedules give to their jobs.
@@ -244,44 +240,6 @@ fn check_instant(field: &'static str, at: Timestamp) -> Result<(), Rejection> {
         return Err(Rejection::invalid(field, problem));
     }
     Ok(())
-}
-
-impl Misfire {
-    /// As the API names it.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Misfire::Skip => "skip",
-            Misfire::Once => "once",
-            Misfire::Last(_) => "last",
-            Misfire::All { .. } => "all",
-        }
-    }
-}
-
-impl Overlap {
-    /// Every policy.
-    pub const ALL: [Overlap; 5] =
-        [Overlap::Allow, Overlap::Skip, Overlap::QueueOne, Overlap::QueueAll, Overlap::Replace];
-
-    /// As the API names it.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Overlap::Allow => "allow",
-            Overlap::Skip => "skip",
-            Overlap::QueueOne => "queue_one",
-            Overlap::QueueAll => "queue_all",
-            Overlap::Replace => "replace",
-        }
-    }
-
-    /// How many ticks may wait for the end of a job.
-    pub(crate) const fn waiting_max(self) -> usize {
-        match self {
-            Overlap::Allow | Overlap::Skip | Overlap::Replace => 0,
-            Overlap::QueueOne => 1,
-            Overlap::QueueAll => limits::WAITING_TICKS_MAX,
-        }
-    }
 }
 
 #[cfg(test)]
@@ -352,7 +310,7 @@ mod tests {
     fn ids_that_schedules_give_are_reserved() {
         let tick = Timestamp::from_millis(1_772_638_200_000);
         let given = schedule("nightly/report").tick_job(tick);
-        let triggered = schedule("s").trigger_job(crate::id::JobNumber(17));
+        let triggered = schedule("s").trigger_job(JobNumber(17));
         for id in [given.as_str(), triggered.as_str(), "@2026-03-04T15:30:00.000Z"] {
             assert!(is_reserved(id), "{id}");
         }

@@ -103,6 +103,41 @@ pub struct Backfill {
     pub ended_at: Option<Timestamp>,
 }
 
+/// How many schedules there are of each kind.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct ScheduleCounts {
+    /// With a next tick.
+    pub ticking: u64,
+    /// Paused.
+    pub paused: u64,
+    /// At their end, by date or by count, or without a further date.
+    pub ended: u64,
+    /// With neither a next tick nor a reason: there are none, or there is a fault.
+    pub silent: u64,
+}
+
+/// The result of the self-check.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ScheduleCheck {
+    /// How many there are of each kind.
+    pub counts: ScheduleCounts,
+    /// Those that have neither a next tick nor a reason, or are overdue; not all, if there are
+    /// many.
+    pub unsound: Vec<ScheduleState>,
+}
+
+impl ScheduleCounts {
+    /// Where a schedule is counted.
+    pub(crate) fn place(&mut self, progress: &ScheduleProgress) -> &mut u64 {
+        match (progress.next_at, progress.idle) {
+            (Some(_), _) => &mut self.ticking,
+            (None, Some(Idle::Paused)) => &mut self.paused,
+            (None, Some(Idle::Ended | Idle::Counted | Idle::Exhausted)) => &mut self.ended,
+            (None, None) => &mut self.silent,
+        }
+    }
+}
+
 impl ScheduleState {
     /// A schedule that starts at this instant: a tick at this very instant is still to come.
     pub fn new(schedule: Arc<Schedule>, now: Timestamp) -> Self {
@@ -147,6 +182,14 @@ impl ScheduleState {
     /// When the job of the next tick is due.
     pub fn next_due(&self) -> Option<Timestamp> {
         self.progress.next_at.map(|at| self.schedule.due_of(at))
+    }
+
+    /// When the jobs of coming ticks are due, in the order of the ticks, with each tick.
+    pub fn coming(&self) -> impl Iterator<Item = (Timestamp, Timestamp)> {
+        let progress = &self.progress;
+        let ticks = self.schedule.plan.ticks(progress.accounted, progress.ticked);
+        let ticks = ticks.map(|tick| (tick.at, self.schedule.due_of(tick.at)));
+        progress.next_at.into_iter().flat_map(move |_| ticks.clone())
     }
 
     /// The self-check: a schedule has a next tick or a reason why not, and no tick is overdue.
@@ -205,5 +248,10 @@ impl Backfill {
     /// Whether there is something left to do.
     pub fn is_under_way(&self) -> bool {
         self.ended_at.is_none()
+    }
+
+    /// Whether it was ended before it was through.
+    pub fn is_cancelled(&self) -> bool {
+        self.ended_at.is_some() && self.done < self.until
     }
 }

@@ -42,8 +42,11 @@ impl Shard {
             Change::JobForgotten { job, place } => self.apply_forgotten(job, *place),
             Change::SchedulePut { state } => self.apply_schedule(state),
             Change::ScheduleRemoved { id } => {
-                if let Some(wake) = self.schedules.remove(id).and_then(|old| old.wake) {
-                    self.wakes.remove(&(wake, id.clone()));
+                if let Some(old) = self.schedules.remove(id) {
+                    *self.schedule_counts.place(&old.state.progress) -= 1;
+                    if let Some(wake) = old.wake {
+                        self.wakes.remove(&(wake, id.clone()));
+                    }
                 }
                 self.stale.remove(id);
                 self.recalls.remove(id);
@@ -52,6 +55,8 @@ impl Shard {
                 let Some(scheduled) = self.schedules.get_mut(id) else {
                     unreachable!("only a schedule comes further");
                 };
+                *self.schedule_counts.place(&scheduled.state.progress) -= 1;
+                *self.schedule_counts.place(progress) += 1;
                 scheduled.state.progress = (**progress).clone();
                 self.set_wake(id);
             }
@@ -262,7 +267,12 @@ impl Shard {
 
     fn apply_schedule(&mut self, state: &ScheduleState) {
         let id = state.schedule.id.clone();
-        let wake = self.schedules.get(&id).and_then(|old| old.wake);
+        let old = self.schedules.get(&id);
+        if let Some(old) = old {
+            *self.schedule_counts.place(&old.state.progress) -= 1;
+        }
+        *self.schedule_counts.place(&state.progress) += 1;
+        let wake = old.and_then(|old| old.wake);
         self.schedules.insert(id.clone(), Scheduled { state: state.clone(), wake });
         self.set_wake(&id);
     }

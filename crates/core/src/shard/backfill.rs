@@ -25,6 +25,8 @@ pub(super) struct Recall {
     through: Option<Timestamp>,
     /// The ticks that made a job.
     made: BTreeSet<Timestamp>,
+    /// The answer on its way is for a backfill that is no more.
+    stale: bool,
 }
 
 impl Shard {
@@ -44,7 +46,29 @@ impl Shard {
         }
         let mut state = scheduled.state.clone();
         state.progress.backfill = Some(new_backfill(&state, now, range, pace)?);
-        self.recalls.remove(id);
+        let (id, progress) = (id.clone(), state.progress.clone());
+        self.change(crate::change::Change::ScheduleAdvanced { id, progress: progress.into() });
+        Ok(Answer::Schedule(Box::new(state)))
+    }
+
+    /// Ends a backfill where it is; the jobs that it made stay.
+    pub(super) fn cancel_backfill(
+        &mut self,
+        now: Timestamp,
+        id: &ScheduleId,
+    ) -> Result<Answer, Rejection> {
+        let scheduled = self.schedules.get(id).ok_or(Rejection::NoSuchSchedule)?;
+        let mut state = scheduled.state.clone();
+        let under_way = state.progress.backfill.as_mut().filter(|fill| fill.is_under_way());
+        let Some(fill) = under_way else {
+            return Err(Rejection::invalid("backfill", "is not under way: nothing to cancel"));
+        };
+        fill.ended_at = Some(now);
+        // An answer that is on its way must not be taken for one to the next backfill.
+        match self.recalls.get_mut(id) {
+            Some(recall) if recall.through.is_none() => recall.stale = true,
+            _ => drop(self.recalls.remove(id)),
+        }
         let (id, progress) = (id.clone(), state.progress.clone());
         self.change(crate::change::Change::ScheduleAdvanced { id, progress: progress.into() });
         Ok(Answer::Schedule(Box::new(state)))
@@ -120,6 +144,11 @@ impl Shard {
         else {
             return;
         };
+        if recall.stale {
+            self.recalls.remove(id);
+            self.set_wake(id);
+            return;
+        }
         let made: Vec<Timestamp> = records
             .iter()
             .filter(|record| record.fate.job().is_some())
@@ -155,13 +184,16 @@ fn new_backfill(
     pace: Millis,
 ) -> Result<Backfill, Rejection> {
     if state.progress.backfill.as_ref().is_some_and(Backfill::is_under_way) {
-        return Err(Rejection::invalid("backfill", "is under way already; wait for its end"));
+        return Err(Rejection::invalid(
+            "backfill",
+            "is under way already; wait for its end, or cancel it",
+        ));
     }
     if until < from {
-        return Err(Rejection::invalid("until", "must not be before the start of the range"));
+        return Err(Rejection::invalid("to", "must not be before the start of the range"));
     }
     if until > now {
-        return Err(Rejection::invalid("until", "must not be in the future"));
+        return Err(Rejection::invalid("to", "must not be in the future"));
     }
     if pace > limits::PACE_MAX {
         return Err(Rejection::out_of_range("pace", "0ms", limits::PACE_MAX));

@@ -33,7 +33,7 @@ use crate::input::{Input, Request, Ticket};
 use crate::job::{JobState, Lease, Outcome, Target};
 use crate::limits;
 use crate::queue::Counts;
-use crate::schedule::earlier;
+use crate::schedule::{ScheduleCounts, earlier};
 use crate::time::{Millis, Timestamp};
 
 use backfill::Recall;
@@ -105,6 +105,8 @@ pub struct Shard {
     far: BTreeSet<usize>,
     keys: Map<(usize, crate::id::Key), KeyState>,
     schedules: BTreeMap<ScheduleId, Scheduled>,
+    /// How many of them tick, rest, or have ended.
+    schedule_counts: ScheduleCounts,
     /// When something is to be done about schedules: a tick, a backfill, a cut of the ledger.
     wakes: BTreeSet<(Timestamp, ScheduleId)>,
     /// No tick before this: there was no room for its job.
@@ -157,6 +159,7 @@ impl Shard {
             far: BTreeSet::new(),
             keys: new_map(seed),
             schedules: BTreeMap::new(),
+            schedule_counts: ScheduleCounts::default(),
             wakes: BTreeSet::new(),
             ticks_from: Timestamp::MIN,
             stale: BTreeSet::new(),
@@ -308,6 +311,7 @@ impl Shard {
             Request::Backfill { id, from, until, pace } => {
                 self.backfill(now, &id, (from, until), pace)
             }
+            Request::CancelBackfill(id) => self.cancel_backfill(now, &id),
             Request::TriggerSchedule(id) => self.trigger_schedule(now, &id),
             Request::ShowSchedule(id) => self.show_schedule(&id),
             Request::ListSchedules { after, limit } => Ok(self.list_schedules(after, limit)),
@@ -380,6 +384,7 @@ fn subject_of(request: &Request) -> Option<&JobName> {
         | Request::PauseSchedule { .. }
         | Request::ResumeSchedule(_)
         | Request::Backfill { .. }
+        | Request::CancelBackfill(_)
         | Request::CheckSchedules { .. }
         | Request::TriggerSchedule(_)
         | Request::ShowSchedule(_)

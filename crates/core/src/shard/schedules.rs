@@ -2,6 +2,7 @@
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 
 use crate::change::Change;
 use crate::effect::Answer;
@@ -9,19 +10,19 @@ use crate::error::Rejection;
 use crate::id::ScheduleId;
 use crate::ledger::{Fate, SkipReason};
 use crate::limits;
-use crate::schedule::{Overlap, Pause, Schedule, ScheduleState};
+use crate::schedule::{Overlap, Pause, Schedule, ScheduleCheck, ScheduleState};
 use crate::time::{Millis, Timestamp};
 
 use super::Shard;
 use super::catch_up::pass_all;
 use super::submit::fresh_view;
-use super::ticks::{self, advance_to};
+use super::ticks::{self, Scheduled, advance_to};
 
 impl Shard {
     pub(super) fn put_schedule(
         &mut self,
         now: Timestamp,
-        schedule: Schedule,
+        mut schedule: Schedule,
     ) -> Result<Answer, Rejection> {
         schedule.check()?;
         let is_new = !self.schedules.contains_key(&schedule.id);
@@ -35,7 +36,10 @@ impl Shard {
         self.settle(now);
         let state = match self.schedules.get(&id).map(|old| old.state.clone()) {
             None => ScheduleState::new(Arc::new(schedule), now),
-            Some(old) => self.changed(now, old, schedule),
+            Some(old) => {
+                schedule.go_on_from(&old.schedule);
+                self.changed(now, old, schedule)
+            }
         };
         self.change(Change::SchedulePut { state: Box::new(state.clone()) });
         Ok(Answer::Schedule(Box::new(state)))
@@ -170,9 +174,18 @@ impl Shard {
 
     /// The self-check: those that have neither a next tick nor a reason, or are overdue.
     pub(super) fn check_schedules(&self, now: Timestamp, limit: usize) -> Answer {
-        let states = self.schedules.values().map(|scheduled| &scheduled.state);
-        let unsound = states.filter(|state| !state.is_sound(now));
-        Answer::Schedules(unsound.take(limit).cloned().collect())
+        let counts = self.schedule_counts;
+        let unsound = |scheduled: &&Scheduled| !scheduled.state.is_sound(now);
+        let overdue = self.wakes.iter().take_while(|(at, _)| *at < now);
+        let overdue = overdue.filter_map(|(_, id)| self.schedules.get(id)).filter(unsound);
+        let mut found: Vec<ScheduleState> =
+            overdue.take(limit).map(|scheduled| scheduled.state.clone()).collect();
+        if counts.silent > 0 {
+            // Never, by the rules; so nobody minds that all are looked at.
+            let silent = self.schedules.values().filter(unsound);
+            found = silent.take(limit).map(|scheduled| scheduled.state.clone()).collect();
+        }
+        Answer::ScheduleCheck(Box::new(ScheduleCheck { counts, unsound: found }))
     }
 
     fn state_of(&self, id: &ScheduleId) -> Result<ScheduleState, Rejection> {

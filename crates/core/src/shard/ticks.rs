@@ -35,6 +35,8 @@ impl Shard {
     /// Does what is to be done about schedules by now, as far as the budget goes.
     pub(super) fn tick_schedules(&mut self, now: Timestamp, budget: &mut usize) {
         self.clear_ended_runs();
+        // A clock that was set back must not put ticks off until it has caught up.
+        self.ticks_from = self.ticks_from.min(now.plus(NO_ROOM_DELAY));
         if self.draining || self.ticks_from > now {
             return;
         }

@@ -174,6 +174,17 @@ impl From<Rejection> for DraftError {
     }
 }
 
+impl From<DraftError> for Rejection {
+    fn from(error: DraftError) -> Self {
+        match error {
+            DraftError::Text { field, problem, .. } => {
+                Rejection::invalid(field, problem.to_string())
+            }
+            DraftError::Rejected(rejection) => rejection,
+        }
+    }
+}
+
 impl fmt::Display for DraftError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

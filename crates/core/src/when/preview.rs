@@ -74,18 +74,63 @@ pub struct Forecast {
     pub counts: Vec<u32>,
     /// Whether there were more ticks than are counted in one forecast.
     pub cut: bool,
+    /// Ticks that may still be looked at.
+    left: u64,
 }
 
 impl Forecast {
+    /// Nothing is counted yet; it starts with the minute of this instant.
+    pub fn new(from: Timestamp, minutes: u32) -> Self {
+        let minutes = minutes.min(FORECAST_MINUTES_MAX);
+        let start = from.as_millis().div_euclid(MINUTE).saturating_mul(MINUTE);
+        Forecast {
+            from: Timestamp::from_millis(start),
+            counts: alloc::vec![0; minutes as usize],
+            cut: false,
+            left: FORECAST_TICKS_MAX,
+        }
+    }
+
+    /// Counts ticks, each with when its job is due: in the minute of that.
+    pub fn add(&mut self, ticks: impl Iterator<Item = (Timestamp, Timestamp)>) {
+        let start = self.from.as_millis();
+        let end = start.saturating_add(self.counts.len() as i64 * MINUTE);
+        for (_, due) in ticks.take_while(|(tick, _)| tick.as_millis() < end) {
+            if self.left == 0 {
+                self.cut = true;
+                return;
+            }
+            self.left -= 1;
+            // What is overdue comes at once.
+            let minute = (due.max(self.from).as_millis() - start) / MINUTE;
+            if let Some(count) = self.counts.get_mut(minute as usize) {
+                *count = count.saturating_add(1);
+            }
+        }
+    }
+
+    /// The fullest minutes that have ticks, the fullest first, of equal ones the first.
+    pub fn busiest(&self, count: usize) -> Vec<(Timestamp, u32)> {
+        let mut minutes: Vec<(usize, u32)> = self.counts.iter().copied().enumerate().collect();
+        minutes.retain(|(_, ticks)| *ticks > 0);
+        minutes.sort_by_key(|(index, ticks)| (core::cmp::Reverse(*ticks), *index));
+        minutes.truncate(count);
+        minutes.into_iter().map(|(index, ticks)| (self.minute(index), ticks)).collect()
+    }
+
+    /// Ticks of all minutes.
+    pub fn total(&self) -> u64 {
+        self.counts.iter().map(|count| u64::from(*count)).sum()
+    }
+
+    /// The beginning of the minute at this place.
+    pub fn minute(&self, index: usize) -> Timestamp {
+        Timestamp::from_millis(self.from.as_millis().saturating_add(index as i64 * MINUTE))
+    }
+
     /// The fullest minute, and how many ticks it has.
     pub fn peak(&self) -> Option<(Timestamp, u32)> {
-        let fuller = |best: Option<(usize, u32)>, (index, count): (usize, &u32)| match best {
-            Some((_, most)) if most >= *count => best,
-            _ => Some((index, *count)),
-        };
-        let (index, count) = self.counts.iter().enumerate().fold(None, fuller)?;
-        let at = self.from.as_millis().saturating_add(index as i64 * MINUTE);
-        Some((Timestamp::from_millis(at), count))
+        self.busiest(1).first().copied()
     }
 }
 
@@ -93,23 +138,10 @@ const MINUTE: i64 = 60_000;
 
 /// Counts the ticks of all plans in each of the coming minutes, this one included.
 pub fn forecast(plans: &[Plan], from: Timestamp, minutes: u32) -> Forecast {
-    let minutes = minutes.min(FORECAST_MINUTES_MAX);
-    let start = from.as_millis().div_euclid(MINUTE).saturating_mul(MINUTE);
-    let end = start.saturating_add(i64::from(minutes) * MINUTE);
-    let mut counts = alloc::vec![0u32; minutes as usize];
-    let mut left = FORECAST_TICKS_MAX;
+    let mut forecast = Forecast::new(from, minutes);
+    let before = Timestamp::from_millis(forecast.from.as_millis().saturating_sub(1));
     for plan in plans {
-        let before = Timestamp::from_millis(start.saturating_sub(1));
-        for tick in plan.ticks(before, 0) {
-            let at = tick.at.as_millis();
-            if at >= end || left == 0 {
-                break;
-            }
-            left -= 1;
-            if let Some(count) = counts.get_mut(((at - start) / MINUTE) as usize) {
-                *count = count.saturating_add(1);
-            }
-        }
+        forecast.add(plan.ticks(before, 0).map(|tick| (tick.at, tick.at)));
     }
-    Forecast { from: Timestamp::from_millis(start), counts, cut: left == 0 }
+    forecast
 }

@@ -301,6 +301,7 @@ impl Model {
     fn check_ticks(&mut self) {
         // Ticks that made no job were not seen.
         self.tick();
+        self.ticks_from = self.ticks_from.min(self.now + 1_000);
         let due =
             self.schedules.iter().any(|schedule| schedule.next.is_some_and(|at| at <= self.now));
         if !due || self.draining || self.ticks_from > self.now {

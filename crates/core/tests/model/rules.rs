@@ -350,7 +350,8 @@ impl Model {
             every,
             name: JobName { queue: new.queue.clone(), key: new.key.clone(), id },
             spec: new.template.clone(),
-            paused: new.paused.is_some(),
+            // A pause stays, also when none is said.
+            paused: new.paused.is_some() || old.as_ref().is_some_and(|old| old.paused),
             next: None,
             last: old.as_ref().and_then(|old| old.last),
             accounted: self.now - 1,
@@ -360,9 +361,7 @@ impl Model {
         if let Some(mut old) = old {
             schedule.paused_until = old.paused_until;
             if old.every == every {
-                let resumed = old.paused && !schedule.paused;
                 schedule.accounted = old.accounted;
-                schedule.paused_until = if resumed { Some(self.now) } else { old.paused_until };
             } else {
                 // What the old plan left undone is accounted for.
                 self.ticks += old.pass_until(self.now - 1);
@@ -400,6 +399,8 @@ impl Model {
     /// Every schedule whose time has come makes one job, for the last tick that has passed.
     pub(crate) fn tick(&mut self) {
         let now = self.now;
+        // The clock may have been set back.
+        self.ticks_from = self.ticks_from.min(now + 1_000);
         if self.draining || self.full || self.ticks_from > now {
             return;
         }

@@ -79,6 +79,10 @@ impl Run {
         if let Some(input) = self.input(step) {
             self.feed(input);
         }
+        // A pause outlives a put: to be woken is a step of its own.
+        if let Step::PutSchedule { id, paused: false, .. } = step {
+            self.ask(Request::ResumeSchedule(self.schedule_id(id)));
+        }
     }
 
     /// The store's answers that have arrived by now.

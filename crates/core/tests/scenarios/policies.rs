@@ -358,6 +358,8 @@ fn a_changed_plan_leaves_no_tick_behind() {
     world.at(9_000);
     world.put_schedule(Schedule { paused: None, ..schedule("s", 0, 7_000) });
     assert_eq!(ledger(&world)[2..], ["4-8 paused 3"]);
+    assert_eq!(world.schedule("s").idle, Some(Idle::Paused), "a pause stays");
+    world.resume("s");
     assert_eq!(world.schedule("s").next_at, Some(at(14_000)));
 }
 
@@ -435,8 +437,8 @@ fn a_backfill_out_of_bounds_is_refused_with_the_reason() {
     world.put_schedule(every_second(|_| {}));
     world.at(20_000_000);
     let rows = [
-        (5_000, 4_000, 0, "until"),
-        (0, 20_000_001, 0, "until"),
+        (5_000, 4_000, 0, "to"),
+        (0, 20_000_001, 0, "to"),
         (0, 20_000_000, 0, "20000 ticks"),
         (0, 1_000, limits::PACE_MAX.get() + 1, "pace"),
     ];
@@ -484,8 +486,8 @@ fn the_self_check_finds_what_neither_ticks_nor_says_why() {
     world.put_schedule(schedule("u", SECOND, 60_000));
     world.pause("u");
     let unsound = |world: &mut World| match world.call(Request::CheckSchedules { limit: 9 }) {
-        Ok(Answer::Schedules(states)) => {
-            states.iter().map(|state| state.schedule.id.to_string()).collect::<Vec<_>>()
+        Ok(Answer::ScheduleCheck(check)) => {
+            check.unsound.iter().map(|state| state.schedule.id.to_string()).collect::<Vec<_>>()
         }
         other => panic!("{other:?}"),
     };

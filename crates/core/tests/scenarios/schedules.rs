@@ -3,8 +3,9 @@
 use hence_core::effect::Answer;
 use hence_core::error::Rejection;
 use hence_core::input::{Input, Request};
+use hence_core::job::{JobSpec, Target};
 use hence_core::ledger::{Fate, SkipReason};
-use hence_core::schedule::{Idle, Pause, Schedule};
+use hence_core::schedule::{Idle, Misfire, Pause, Schedule, ScheduleCounts, ScheduleState};
 
 use crate::support::draft::queue_name;
 use crate::support::verbs::{ids, schedule, schedule_id, view};
@@ -174,6 +175,19 @@ fn a_full_store_holds_ticks_back_and_loses_none() {
 }
 
 #[test]
+fn a_clock_set_back_after_a_full_store_does_not_stop_the_ticks() {
+    let mut world = world();
+    world.put_schedule(schedule("s", 1_000, 1_000));
+    world.feed(Input::StoreFull(true));
+    world.at(600_500);
+    world.feed(Input::StoreFull(false));
+    world.at(500);
+    world.put_schedule(schedule("t", 1_000, 1_000));
+    world.run_to(3_500);
+    assert_eq!(world.schedule("t").ticked, 3);
+}
+
+#[test]
 fn ticks_come_through_a_tiny_window() {
     let mut world = tiny(1);
     world.put_schedule(schedule("s", 100, 100));
@@ -219,4 +233,116 @@ fn a_schedule_makes_jobs_in_its_own_queue() {
     world.put_schedule(Schedule { queue: queue_name("q"), ..schedule("s", 1_000, 1_000) });
     world.at(1_000);
     assert_eq!(world.queue("q").counts.pending, 1);
+}
+
+fn said(text: &str, world: &World) -> Schedule {
+    let draft = Schedule::when(text);
+    draft.build(schedule_id("s"), JobSpec::new(Target::Worker), world.now).expect("good words")
+}
+
+#[test]
+fn what_is_put_again_goes_on_in_its_rhythm() {
+    let mut world = world();
+    world.at(1_000);
+    // Counted from when they were said; the last one is not.
+    let rows = [
+        ("@every 90s", "@every 90s", true),
+        ("every 7 minutes", "every 7 minutes", true),
+        ("@every 90s", "@every 80s", false),
+        ("@every 90s", "@every 90s from 1970-01-01T00:00:20Z", false),
+    ];
+    for (first, second, goes_on) in rows {
+        let made = said(first, &world);
+        world.put_schedule(made);
+        let next = world.schedule("s").next_at;
+        world.now = at(world.now.as_millis() + 7_000);
+        let again = said(second, &world);
+        world.put_schedule(again);
+        assert_eq!(world.schedule("s").next_at == next, goes_on, "{first}, then {second}");
+        world.call(Request::RemoveSchedule(schedule_id("s"))).expect("it is there");
+    }
+}
+
+#[test]
+fn a_pause_stays_when_the_schedule_is_put_again() {
+    let mut world = world();
+    world.put_schedule(schedule("s", 1_000, 1_000));
+    world.pause("s");
+    world.at(5_000);
+    let put = |world: &mut World, note: Option<&str>| -> (String, i64) {
+        let since = world.now;
+        let paused = note.map(|note| Pause { note: note.into(), since });
+        world.put_schedule(Schedule { paused, ..schedule("s", 1_000, 1_000) });
+        let shown = world.call(Request::ShowSchedule(schedule_id("s")));
+        let Ok(Answer::Schedule(state)) = shown else { panic!("a schedule") };
+        let pause = state.schedule.paused.clone().expect("it rests");
+        (pause.note.to_string(), pause.since.as_millis())
+    };
+    assert_eq!(put(&mut world, None), ("enough".to_owned(), 0));
+    assert_eq!(put(&mut world, Some("")), ("enough".to_owned(), 0));
+    assert_eq!(put(&mut world, Some("quiet week")), ("quiet week".to_owned(), 0));
+}
+
+#[test]
+fn a_backfill_can_be_cancelled_and_another_one_started() {
+    // While the ledger is being read, and after it was.
+    for by_hand in [true, false] {
+        let mut world = world();
+        let made = Schedule { misfire: Misfire::Last(1), ..schedule("s", 1_000, 1_000) };
+        world.put_schedule(made);
+        world.now = at(6_200);
+        world.crash();
+        let cancel = || Request::CancelBackfill(schedule_id("s"));
+        let refused = world.call(cancel()).expect_err("there is none");
+        assert!(refused.to_string().starts_with("backfill is not under way"), "{refused}");
+        if by_hand {
+            world.answering = crate::support::Answering::ByHand;
+        }
+        let fill = |until: i64| Request::Backfill {
+            id: schedule_id("s"),
+            from: at(1_000),
+            until: at(until),
+            pace: hence_core::time::Millis::new(60_000),
+        };
+        world.call(fill(1_000)).expect("a good range");
+        world.call(fill(6_000)).expect_err("one at a time");
+        world.call(cancel()).expect("it is under way");
+        let ended = world.schedule("s").backfill.expect("there was one");
+        assert!(!ended.is_under_way(), "{ended:?}");
+        assert_eq!((ended.is_cancelled(), ended.made), (by_hand, u64::from(!by_hand)), "{ended:?}");
+        // The page of the first range, if it is still on its way, knows nothing of the jobs that
+        // the ticks of the second one made.
+        world.call(fill(6_000)).expect("the other one ended");
+        world.answer_all();
+        world.run_to(400_000);
+        let filled = world.disk.occurrences.iter().filter(|r| r.fate.as_str() == "backfilled");
+        let ticks: Vec<i64> = filled.map(|record| record.last.as_millis()).collect();
+        assert_eq!(ticks, [1_000, 2_000, 3_000, 4_000], "the last two had run");
+    }
+}
+
+#[test]
+fn schedules_are_counted_by_what_they_do() {
+    let mut world = world();
+    let counts = |world: &mut World| -> (ScheduleCounts, Vec<ScheduleState>) {
+        match world.call(Request::CheckSchedules { limit: 10 }) {
+            Ok(Answer::ScheduleCheck(check)) => (check.counts, check.unsound),
+            other => panic!("{other:?}"),
+        }
+    };
+    for (id, count) in [("a", None), ("b", None), ("c", Some(1))] {
+        let mut made = schedule(id, 1_000, 1_000);
+        made.plan.count = count;
+        world.put_schedule(made);
+    }
+    let expect = |ticking, paused, ended| ScheduleCounts { ticking, paused, ended, silent: 0 };
+    assert_eq!(counts(&mut world), (expect(3, 0, 0), vec![]));
+    world.pause("b");
+    world.run_to(3_000);
+    assert_eq!(counts(&mut world).0, expect(1, 1, 1));
+    world.crash();
+    assert_eq!(counts(&mut world).0, expect(1, 1, 1), "also after a start");
+    world.resume("b");
+    world.call(Request::RemoveSchedule(schedule_id("a"))).expect("it is there");
+    assert_eq!(counts(&mut world).0, expect(1, 0, 1));
 }

@@ -150,6 +150,30 @@ async fn what_comes_while_a_commit_is_under_way_shares_the_next_one() {
 }
 
 #[tokio::test]
+async fn a_delivery_that_was_taken_back_before_it_left_never_leaves() {
+    let (seen, gate, store) = (Seen::default(), Gate::new(), scripted());
+    let hence = start_on(Builder::new(store.clone()), &seen).await;
+    let client = hence.client();
+    let job = within(client.add(note("late").after(MINUTE))).await.unwrap();
+    // While this one is being written, the first one becomes due and is taken back: both are
+    // decided in one turn, and become durable together.
+    let closed = gate.clone();
+    store.plan(move |_| Step::Wait(closed.clone()));
+    let mut other = Box::pin(client.add(note("other").after(HOUR)));
+    assert!(futures::poll!(&mut other).is_pending());
+    within(gate.arrival()).await;
+    hence.clock().advance(MINUTE);
+    let mut cancel = Box::pin(client.cancel(job.view.job.name.clone()));
+    assert!(futures::poll!(&mut cancel).is_pending());
+    gate.open();
+    assert_eq!(within(cancel).await.unwrap().state, JobState::Cancelled);
+    within(other).await.unwrap();
+    within(hence.settle()).await.unwrap();
+    within(hence.advance(HOUR)).await.unwrap();
+    assert_eq!(seen.texts(), ["other"]);
+}
+
+#[tokio::test]
 async fn p11_a_full_store_refuses_new_work_and_goes_on_with_the_old() {
     let (seen, store) = (Seen::default(), scripted());
     let hence = start_on(Builder::new(store.clone()), &seen).await;

@@ -54,7 +54,7 @@ pub fn settings(bytes: &[u8]) {
         refused(edit.and_then(|edit| Ok(edit.apply(QueueSettings::default())?)));
         refused(body::parse::<ScheduleIn<'_>>(text).and_then(|new| {
             let id = ScheduleId::new("fuzzed")?;
-            new.into_schedule(id, None, &Reading::new(NOW, &Zone::UTC))
+            new.into_schedule(id, &Reading::new(NOW, &Zone::UTC))
         }));
         let mut preview = body::parse::<PreviewIn>(text)?;
         let drafted = preview.draft()?.read(&Reading::new(NOW, &Zone::UTC))?;

@@ -13,6 +13,7 @@ mod job;
 mod jobs;
 pub(crate) mod kinds;
 mod leases;
+mod ledger;
 pub(crate) mod openapi;
 mod params;
 mod preview;
@@ -60,7 +61,9 @@ fn routes() -> OpenApiRouter<App> {
         .routes(routes!(schedules::pause))
         .routes(routes!(schedules::resume))
         .routes(routes!(schedules::trigger))
-        .routes(routes!(schedules::occurrences))
+        .routes(routes!(schedules::backfill, schedules::cancel_backfill))
+        .routes(routes!(ledger::occurrences))
+        .routes(routes!(ledger::forecast))
         .routes(routes!(stats::stats))
         .routes(routes!(stats::live))
         .routes(routes!(stats::ready))

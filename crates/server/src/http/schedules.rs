@@ -1,26 +1,23 @@
-//! Schedules: put, look, pause, trigger, account.
+//! Schedules: put, look, pause, trigger, backfill.
 
 use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
-use hence_core::error::Rejection;
 use hence_core::id::ScheduleId;
 use hence_core::schedule::ScheduleState;
-use hence_core::time::{Millis, Timestamp};
-use hence_store::LedgerRequest;
+use hence_core::time::Millis;
 use http::{StatusCode, Uri};
 
 use super::app::{self, App};
 use super::errors::Problem;
 use super::params::{self, Params};
-use super::types::Stamp;
 use super::types::job_out::JobOut;
 use super::types::schedule::{
-    OccurrenceOut, OccurrencesOut, ScheduleIn, ScheduleOut, SchedulesOut,
+    BackfillIn, PauseIn, ScheduleAsked, ScheduleIn, ScheduleOut, SchedulesOut,
 };
-use super::{body, cursor};
+use super::{body, cursor, kinds};
 use crate::limits;
 
-fn id_of(uri: &Uri) -> Result<ScheduleId, Problem> {
+pub(crate) fn id_of(uri: &Uri) -> Result<ScheduleId, Problem> {
     Ok(ScheduleId::new(&params::segment(uri, 3)?)?)
 }
 
@@ -30,7 +27,7 @@ fn only_id_of(uri: &Uri) -> Result<ScheduleId, Problem> {
 }
 
 fn shown(state: &ScheduleState) -> Response {
-    app::json(StatusCode::OK, &ScheduleOut::from(state))
+    app::json(StatusCode::OK, &ScheduleOut::whole(state))
 }
 
 /// Lists schedules, page by page.
@@ -49,7 +46,7 @@ pub(crate) async fn list(State(app): State<App>, request: Request) -> Result<Res
         app.client.schedules(after.map(cursor::decode_schedule).transpose()?, limit).await?;
     let last = states.last().filter(|_| states.len() == limit);
     let next = last.map(|state| cursor::encode_schedule(&state.schedule.id));
-    let schedules = states.iter().map(ScheduleOut::from).collect();
+    let schedules = states.iter().map(ScheduleOut::brief).collect();
     Ok(app::json(StatusCode::OK, &SchedulesOut { schedules, next }))
 }
 
@@ -63,24 +60,35 @@ pub(crate) async fn show(State(app): State<App>, request: Request) -> Result<Res
     Ok(shown(&app.client.schedule(only_id_of(request.uri())?).await?))
 }
 
-/// Puts a schedule, new or changed. Putting the same one again changes nothing.
+/// Puts a schedule, new or changed. The body replaces all that was: what it does not say is the
+/// default again. Only a pause stays, unless `paused` is given. Putting the same one again changes
+/// nothing: what is counted from when it was said goes on.
 #[utoipa::path(
     put, path = "/v1/schedules/{id}", tag = "schedules", operation_id = "put_schedule",
     params(("id" = String, Path, description = "The schedule's id")),
-    request_body(content = ScheduleIn<'_>, example = json!({"every": "5m", "job": {"url": "https://example.com/tick", "retry": {"max_attempts": 3}}})),
+    request_body(content = ScheduleIn<'_>, example = json!({
+        "when": "every weekday at 9am", "zone": "Europe/Paris", "overlap": "skip",
+        "job": {"url": "https://example.com/report", "retry": {"max_attempts": 3}},
+    })),
     responses((status = 200, description = "The schedule as it is now", body = ScheduleOut<'_>))
 )]
 pub(crate) async fn put(State(app): State<App>, request: Request) -> Result<Response, Problem> {
     let id = only_id_of(request.uri())?;
     let bytes = body::read(request, limits::BODY_BYTES_MAX).await?;
-    let new = body::parse::<ScheduleIn<'_>>(body::text(&bytes)?)?;
-    let existing = match app.client.schedule(id.clone()).await {
-        Ok(state) => Some(state.schedule),
-        Err(hence::Error::Rejected(Rejection::NoSuchSchedule)) => None,
-        Err(error) => return Err(error.into()),
-    };
-    let schedule = new.into_schedule(id, existing.as_deref(), &app.reading())?;
-    Ok(shown(&app.client.put_schedule(schedule).await?))
+    let reader = app.clone();
+    let name = id.clone();
+    // A large calendar takes a moment, in which other requests are to be served.
+    let read = tokio::task::spawn_blocking(move || {
+        let new = body::parse::<ScheduleIn<'_>>(body::text(&bytes)?)?;
+        new.into_schedule(name, &reader.reading())
+    });
+    let read = read.await.map_err(|error| Problem::new(kinds::INTERNAL, error.to_string()))?;
+    let ScheduleAsked { schedule, wake } = read?;
+    let state = app.client.put_schedule(schedule).await?;
+    if wake && state.schedule.paused.is_some() {
+        return Ok(shown(&app.client.resume_schedule(id).await?));
+    }
+    Ok(shown(&state))
 }
 
 /// Removes a schedule; jobs it made stay.
@@ -94,14 +102,17 @@ pub(crate) async fn remove(State(app): State<App>, request: Request) -> Result<R
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 
-/// Stops a schedule's ticking.
+/// Stops a schedule's ticking. Its ticks are accounted for as skipped when it resumes.
 #[utoipa::path(
     post, path = "/v1/schedules/{id}/pause", tag = "schedules", operation_id = "pause_schedule",
     params(("id" = String, Path, description = "The schedule's id")),
+    request_body(content = Option<PauseIn>, example = json!({"note": "the mail provider is down"})),
     responses((status = 200, description = "The schedule as it is now", body = ScheduleOut<'_>))
 )]
 pub(crate) async fn pause(State(app): State<App>, request: Request) -> Result<Response, Problem> {
-    Ok(shown(&app.client.pause_schedule(only_id_of(request.uri())?, "").await?))
+    let id = only_id_of(request.uri())?;
+    let asked: PauseIn = body::json_or_default(request).await?;
+    Ok(shown(&app.client.pause_schedule(id, asked.note.as_deref().unwrap_or_default()).await?))
 }
 
 /// Resumes a schedule's ticking.
@@ -125,33 +136,38 @@ pub(crate) async fn trigger(State(app): State<App>, request: Request) -> Result<
     Ok(app::json(StatusCode::CREATED, &JobOut::whole(&view)))
 }
 
-/// Shows what became of a schedule's ticks, newest first.
+/// Makes the jobs of past ticks that made none. Answers at once; the schedule shows how far it has
+/// come.
 #[utoipa::path(
-    get, path = "/v1/schedules/{id}/occurrences", tag = "schedules", operation_id = "occurrences",
-    params(
-        ("id" = String, Path, description = "The schedule's id"),
-        ("before" = Option<String>, Query, description = "Only ticks before this instant"),
-        ("limit" = Option<u32>, Query, description = "Rows at most, 1 to 1000; 100 when not given"),
-    ),
-    responses((status = 200, description = "The occurrences", body = OccurrencesOut))
+    post, path = "/v1/schedules/{id}/backfill", tag = "schedules", operation_id = "backfill",
+    params(("id" = String, Path, description = "The schedule's id")),
+    request_body(content = BackfillIn, example = json!({"from": "2026-09-01", "pace": "1s"})),
+    responses((status = 202, description = "The schedule as it is now", body = ScheduleOut<'_>))
 )]
-pub(crate) async fn occurrences(
+pub(crate) async fn backfill(
     State(app): State<App>,
     request: Request,
 ) -> Result<Response, Problem> {
-    let params = Params::read(request.uri(), &["before", "limit"])?;
-    let (id, limit) = (id_of(request.uri())?, params.limit()?);
-    // Asked first: an id that never was must not look like a schedule that never ticked.
-    app.client.schedule(id.clone()).await?;
-    // A tick of this very millisecond belongs to the past that is shown.
-    let until_now = || app.client.now().plus(Millis::new(1));
-    let before: Timestamp = params.instant("before", &app.reading())?.unwrap_or_else(until_now);
-    let page = LedgerRequest { until: before, ..LedgerRequest::newest(id, limit) };
-    let records = app.client.occurrences(page).await?;
-    let oldest = records.last().filter(|_| records.len() == limit);
-    let answer = OccurrencesOut {
-        occurrences: records.iter().map(OccurrenceOut::from).collect(),
-        next_before: oldest.map(|record| Stamp(record.last)),
-    };
-    Ok(app::json(StatusCode::OK, &answer))
+    let id = only_id_of(request.uri())?;
+    let asked: BackfillIn = body::json(request).await?;
+    let reading = app.reading();
+    let from = asked.from.instant("from", &reading)?;
+    let to = asked.to.map_or(Ok(reading.now), |to| to.instant("to", &reading))?;
+    let pace = asked.pace.map_or(Ok(Millis::ZERO), |pace| pace.span("pace"))?;
+    let state = app.client.backfill(id, from, to, pace).await?;
+    Ok(app::json(StatusCode::ACCEPTED, &ScheduleOut::whole(&state)))
+}
+
+/// Ends a backfill before it is through; the jobs that it made stay.
+#[utoipa::path(
+    delete, path = "/v1/schedules/{id}/backfill", tag = "schedules",
+    operation_id = "cancel_backfill",
+    params(("id" = String, Path, description = "The schedule's id")),
+    responses((status = 200, description = "The schedule as it is now", body = ScheduleOut<'_>))
+)]
+pub(crate) async fn cancel_backfill(
+    State(app): State<App>,
+    request: Request,
+) -> Result<Response, Problem> {
+    Ok(shown(&app.client.cancel_backfill(only_id_of(request.uri())?).await?))
 }

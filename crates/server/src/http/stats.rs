@@ -2,6 +2,7 @@
 
 use axum::extract::{Request, State};
 use axum::response::Response;
+use hence_core::schedule::{ScheduleCheck, ScheduleCounts};
 use hence_core::time::Millis;
 use hence_store::Pressure;
 use http::{HeaderValue, StatusCode};
@@ -13,6 +14,7 @@ use super::errors::Problem;
 use super::types::Stamp;
 use super::types::queue::CountsOut;
 use super::{params, when};
+use crate::limits;
 
 /// The whole at a glance.
 #[derive(Serialize, ToSchema)]
@@ -26,6 +28,8 @@ pub(crate) struct StatsOut {
     scheduled: u64,
     /// How many queues there are.
     queues: usize,
+    /// The schedules, and whether they are sound.
+    schedules: SchedulesCheckOut,
     /// Where jobs are kept.
     store: StoreOut,
     /// The time, as Hence sees it.
@@ -34,6 +38,29 @@ pub(crate) struct StatsOut {
     uptime: String,
     /// The server's version.
     version: &'static str,
+}
+
+/// How many schedules there are, and the self-check: each has a next tick or a reason why not, and
+/// no tick is overdue by more than a minute.
+#[derive(Serialize, ToSchema)]
+#[schema(as = SchedulesCheck)]
+pub(crate) struct SchedulesCheckOut {
+    /// With a next tick.
+    ticking: u64,
+    /// Paused.
+    paused: u64,
+    /// At their end, or without a further date.
+    ended: u64,
+    /// The first of those that fail the self-check.
+    failing: Vec<String>,
+}
+
+impl From<ScheduleCheck> for SchedulesCheckOut {
+    fn from(check: ScheduleCheck) -> Self {
+        let ScheduleCounts { ticking, paused, ended, silent: _ } = check.counts;
+        let failing = check.unsound.iter().map(|state| state.schedule.id.to_string()).collect();
+        SchedulesCheckOut { ticking, paused, ended, failing }
+    }
 }
 
 /// Where jobs are kept, and how safely.
@@ -74,6 +101,7 @@ pub(crate) async fn stats(State(app): State<App>, request: Request) -> Result<Re
         counts,
         ready,
         queues: queues.len(),
+        schedules: app.client.check_schedules(limits::UNSOUND_SHOWN).await?.into(),
         store: StoreOut {
             engine: facts.engine,
             tier: facts.tier.as_str(),
@@ -96,6 +124,9 @@ pub(crate) struct Health {
     /// Whether new jobs are refused for want of space.
     #[serde(skip_serializing_if = "Option::is_none")]
     store_full: Option<bool>,
+    /// Whether a schedule fails the self-check; `/v1/stats` says which.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    schedules: Option<&'static str>,
 }
 
 /// Whether the process lives. Needs no token.
@@ -104,7 +135,7 @@ pub(crate) struct Health {
     responses((status = 200, description = "It does", body = Health))
 )]
 pub(crate) async fn live() -> Response {
-    app::json(StatusCode::OK, &Health { status: "ok", store_full: None })
+    app::json(StatusCode::OK, &Health { status: "ok", store_full: None, schedules: None })
 }
 
 /// Whether the server takes requests; 503 while it is shutting down. Needs no token.
@@ -116,14 +147,20 @@ pub(crate) async fn live() -> Response {
     )
 )]
 pub(crate) async fn ready(State(app): State<App>) -> Response {
-    // A full store is shown but is no reason to send nobody here: accepted work goes on, and
-    // workers must be able to finish it.
+    // A full store, or a schedule that does not tick, is shown but is no reason to send nobody
+    // here: accepted work goes on, and workers must be able to finish it.
     let store_full = Some(app.client.pressure() == Pressure::Full);
     if app.drain.has_begun() {
-        let health = Health { status: "draining", store_full };
+        let health = Health { status: "draining", store_full, schedules: None };
         return app::json(StatusCode::SERVICE_UNAVAILABLE, &health);
     }
-    app::json(StatusCode::OK, &Health { status: "ok", store_full })
+    let schedules = app
+        .client
+        .check_schedules(1)
+        .await
+        .ok()
+        .map(|check| if check.unsound.is_empty() { "ok" } else { "failing" });
+    app::json(StatusCode::OK, &Health { status: "ok", store_full, schedules })
 }
 
 /// What an operator watches, in the OpenMetrics text format.
@@ -136,6 +173,9 @@ pub(crate) async fn ready(State(app): State<App>) -> Response {
 )]
 pub(crate) async fn metrics(State(app): State<App>) -> Result<Response, Problem> {
     const MEDIA: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-    let text = app.metrics.render(&app.client.queues().await?);
+    let text = app.metrics.render(
+        &app.client.queues().await?,
+        &app.client.check_schedules(limits::UNSOUND_SHOWN).await?,
+    );
     Ok(app::bytes(StatusCode::OK, HeaderValue::from_static(MEDIA), text.into()))
 }

@@ -118,10 +118,20 @@ impl FakeDisk {
     /// Open files and locks of the time before are void.
     #[must_use]
     pub fn after_crash(&self, seed: u64) -> FakeDisk {
-        let state = self.state();
         let mut dice = Dice(seed);
+        self.after_crash_by(seed, &mut |limit| dice.below(limit))
+    }
+
+    /// The same, with every choice made by `choose`, which is given how many there are: for those
+    /// who want to see every outcome. `seed` is for the numbers drawn afterwards.
+    #[must_use]
+    pub fn after_crash_by(&self, seed: u64, choose: &mut dyn FnMut(u64) -> u64) -> FakeDisk {
+        let state = self.state();
         let mut names = state.durable_names.clone();
-        let kept = dice.below(state.pending_names.len() as u64 + 1) as usize;
+        let kept = match state.pending_names.len() {
+            0 => 0,
+            pending => choose(pending as u64 + 1) as usize,
+        };
         for change in &state.pending_names[..kept] {
             match change {
                 NameChange::Set(path, inode) => {
@@ -131,7 +141,7 @@ impl FakeDisk {
                 NameChange::Remove(path) => drop(names.remove(path)),
             }
         }
-        let inodes = state.inodes.iter().map(|inode| inode.after_crash(&mut dice)).collect();
+        let inodes = state.inodes.iter().map(|inode| inode.after_crash(choose)).collect();
         let durable_names = names.clone();
         let entropy = state.entropy.wrapping_add(seed);
         let state = State { inodes, names, durable_names, entropy, ..State::default() };
@@ -247,14 +257,14 @@ impl Inode {
         }
     }
 
-    fn after_crash(&self, dice: &mut Dice) -> Inode {
+    fn after_crash(&self, choose: &mut dyn FnMut(u64) -> u64) -> Inode {
         let mut durable = self.durable.clone();
         // The length changes with the data or not at all.
-        if self.now.len() != durable.len() && dice.below(2) == 0 {
+        if self.now.len() != durable.len() && choose(2) == 0 {
             durable.resize(self.now.len(), 0);
         }
         for sector in &self.dirty {
-            if dice.below(2) == 0 {
+            if choose(2) == 0 {
                 copy_sector(&self.now, &mut durable, *sector);
             }
         }

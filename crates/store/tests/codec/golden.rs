@@ -21,7 +21,7 @@ use hence_core::schedule::{
     ScheduleProgress, ScheduleState,
 };
 use hence_core::time::{Millis, Timestamp};
-use hence_core::when::Holidays;
+use hence_core::when::{Anchor, Holidays, Interval, Recurrence};
 use hence_store::{ShardBatch, codec};
 
 use super::{KINDS, again, written};
@@ -326,6 +326,9 @@ fn schedule() -> ScheduleState {
     let mut plan = made.plan.clone();
     plan.excluded.insert("2026-12-24".parse().expect("a date"));
     plan.holidays = Holidays::parse("2026-12-25 Christmas").expect("a list");
+    // The sample's third rhythm is counted from the very beginning.
+    let interval = Interval { every: Millis::from_secs(5_400), anchor: Anchor::Start(at(0)) };
+    plan.whens[2] = Recurrence::Interval(interval);
     let pause = Pause { note: "until the audit is over".into(), since: at(7) };
     let schedule = Arc::new(Schedule { plan, paused: Some(pause), ..made });
     let progress = ScheduleProgress {

@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 use std::io::Write;
 
-use hence_core::id::{QueueName, ShardId};
+use hence_core::id::{QueueName, ScheduleId, ShardId};
 use hence_core::job::JobState;
 use hence_core::queue::{Counts, QueueSettings};
 use hence_core::time::Timestamp;
-use hence_store::{Filter, ListRequest, Recovered, Store, StoredJob};
+use hence_store::{Filter, LedgerOrder, LedgerRequest, ListRequest, Recovered, Store, StoredJob};
 
 use super::job_record::JobRecord;
-use super::record::{FORMAT, Header, QueueRecord, Record, ScheduleRecord, Tally};
+use super::record::{FORMAT, Header, LedgerRecord, QueueRecord, Record, ScheduleRecord, Tally};
 use super::store_failure;
 use crate::failure::Failure;
 
@@ -37,6 +37,11 @@ pub(super) async fn export(
     }
     lines.queues(&recovered)?;
     lines.schedules(&recovered)?;
+    for (shard, recovered) in (0..shards).map(ShardId).zip(&recovered) {
+        for state in &recovered.schedules {
+            ledger(store, shard, &state.schedule.id, &mut lines).await?;
+        }
+    }
     for shard in (0..shards).map(ShardId) {
         jobs(store, shard, now, &mut lines, progress).await?;
     }
@@ -82,6 +87,29 @@ impl Lines<'_> {
             self.tally.schedules += 1;
         }
         Ok(())
+    }
+}
+
+/// What became of the ticks of a schedule, the oldest first.
+async fn ledger(
+    store: &dyn Store,
+    shard: ShardId,
+    schedule: &ScheduleId,
+    lines: &mut Lines<'_>,
+) -> Result<(), Failure> {
+    let order = LedgerOrder::Oldest;
+    let mut request = LedgerRequest { order, ..LedgerRequest::newest(schedule.clone(), PAGE) };
+    loop {
+        let page = store.occurrences(shard, request.clone()).await;
+        let page = page.map_err(|error| store_failure(&error, None))?;
+        for record in &page {
+            lines.write(&Record::Occurrence(LedgerRecord::new(record)))?;
+            lines.tally.occurrences += 1;
+        }
+        match page.last() {
+            Some(last) if page.len() == PAGE => request.after = Some(last.place()),
+            _ => return Ok(()),
+        }
     }
 }
 

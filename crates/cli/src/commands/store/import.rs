@@ -14,7 +14,9 @@ use hence_core::time::Timestamp;
 use hence_store::{Change, LeaseGrant, Place, Recovered, ShardBatch, Store};
 
 use super::job_record::{LeaseRecord, ReadJob};
-use super::record::{FORMAT, Problem, QueueRecord, Record, ScheduleRecord, Tally, words};
+use super::record::{
+    FORMAT, LedgerRecord, Problem, QueueRecord, Record, ScheduleRecord, Tally, words,
+};
 use super::store_failure;
 use crate::failure::Failure;
 
@@ -80,6 +82,8 @@ struct Importer<'a> {
     shards: Vec<ShardImport>,
     queues: HashSet<QueueName>,
     schedules: HashSet<ScheduleId>,
+    /// Those that came with this import: their ledgers come too.
+    new_schedules: HashSet<ScheduleId>,
     imported: Imported,
 }
 
@@ -103,6 +107,7 @@ impl<'a> Importer<'a> {
             shards: Vec::new(),
             queues: HashSet::new(),
             schedules: HashSet::new(),
+            new_schedules: HashSet::new(),
             imported: Imported::default(),
         };
         for id in (0..store.capabilities().shards).map(ShardId) {
@@ -149,6 +154,10 @@ impl<'a> Importer<'a> {
             Record::Schedule(schedule) => {
                 seen.schedules += 1;
                 self.schedule(*schedule)
+            }
+            Record::Occurrence(record) => {
+                seen.occurrences += 1;
+                self.occurrence(record)
             }
             Record::Job(job) => {
                 seen.jobs += 1;
@@ -198,7 +207,24 @@ impl<'a> Importer<'a> {
         }
         let shard = shard_of(None, id.as_str(), self.shards.len() as u16);
         self.shards[usize::from(shard.0)].changes.push(Change::SchedulePut { state: state.into() });
+        self.new_schedules.insert(id);
         self.imported.added.schedules += 1;
+        Ok(())
+    }
+
+    fn occurrence(&mut self, record: LedgerRecord) -> Result<(), Problem> {
+        let record = record.into_record()?;
+        if !self.new_schedules.contains(&record.schedule) {
+            self.imported.kept += 1;
+            return Ok(());
+        }
+        let shard = shard_of(None, record.schedule.as_str(), self.shards.len() as u16);
+        let shard = &mut self.shards[usize::from(shard.0)];
+        // The jobs of the ledger are known by numbers that no other job may get.
+        let number = record.fate.job().unwrap_or_default();
+        shard.next_number = shard.next_number.max(JobNumber(number.0 + 1));
+        shard.changes.push(Change::OccurrenceRecorded { record });
+        self.imported.added.occurrences += 1;
         Ok(())
     }
 

@@ -56,7 +56,7 @@ enum Verb {
         #[arg(long, short)]
         yes: bool,
     },
-    /// Write jobs, schedules and queues as lines of JSON
+    /// Write jobs, schedules with their ledgers, and queues as lines of JSON
     Export {
         /// The data directory
         dir: PathBuf,
@@ -131,8 +131,11 @@ async fn run_import(
     bar.finish_and_clear();
     let import::Imported { added, kept } = imported;
     if output.is_json() {
-        let record::Tally { jobs, schedules, queues } = added;
-        let report = json!({"jobs": jobs, "schedules": schedules, "queues": queues, "kept": kept});
+        let record::Tally { jobs, schedules, occurrences, queues } = added;
+        let report = json!({
+            "jobs": jobs, "schedules": schedules, "occurrences": occurrences, "queues": queues,
+            "kept": kept,
+        });
         return output.json(&report);
     }
     output.say(format_args!("imported {}", tally_words(&added)));

@@ -2,16 +2,16 @@
 //! the other by accident.
 //!
 //! ```text
-//! {"header":{"format":2,"hence":"0.1.0","exported_at_ms":…}}
+//! {"header":{"format":3,"hence":"0.1.0","exported_at_ms":…}}
 //! {"queue":{"name":"mail","settings":{…},"totals":{…}}}         one per queue
 //! {"schedule":{"id":"report","when":[…],…}}                     one per schedule
+//! {"occurrence":{"schedule":"report","at_ms":…,"fate":"ran",…}}    what became of its ticks
 //! {"job":{"queue":"mail","id":"…",…}}                           one per job, live or finished
-//! {"end":{"queues":1,"schedules":1,"jobs":3}}                   proves that nothing is missing
+//! {"end":{"queues":1,"schedules":1,"occurrences":9,"jobs":3}}   proves that nothing is missing
 //! ```
 //!
 //! To change it: raise [`FORMAT`], keep reading the old one once it was released, and keep an old
 //! file in `testdata/`.
-//! Ticks of schedules that are past are history, not state; they are not exported.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ use hence_core::id::{HandlerName, QueueName};
 use hence_core::job::{HttpTarget, JobSpec, KeyOnFailure, OnUnknown, Payload, Target};
 use hence_core::queue::{Counts, QueueSettings, Rate};
 use hence_core::retry::{Backoff, RetryPolicy};
-use hence_core::schedule::{ScheduleProgress, ScheduleState};
+use hence_core::schedule::{OccurrenceRecord, ScheduleProgress, ScheduleState};
 use hence_core::time::Millis;
 use hence_core::when::Recurrence;
 use hence_store::codec;
@@ -31,7 +31,7 @@ use serde::{Deserialize, Serialize};
 use super::job_record::JobRecord;
 
 /// The version of the lines below.
-pub(super) const FORMAT: u32 = 2;
+pub(super) const FORMAT: u32 = 3;
 
 /// Why a line cannot be taken.
 pub(super) type Problem = String;
@@ -43,6 +43,7 @@ pub(super) enum Record {
     Header(Header),
     Queue(QueueRecord),
     Schedule(Box<ScheduleRecord>),
+    Occurrence(LedgerRecord),
     Job(Box<JobRecord>),
     End(Tally),
 }
@@ -60,6 +61,7 @@ pub(super) struct Header {
 pub(super) struct Tally {
     pub(super) queues: u64,
     pub(super) schedules: u64,
+    pub(super) occurrences: u64,
     pub(super) jobs: u64,
 }
 
@@ -180,14 +182,40 @@ impl ScheduleRecord {
         let schedule = codec::decode_schedule(&bytes(&self.schedule_base64)?).map_err(words)?;
         let progress = codec::decode_schedule_progress(&bytes(&self.progress_base64)?);
         schedule.check().map_err(words)?;
-        // Jobs get new numbers and ledgers stay behind: what points at either is let go.
-        let progress = ScheduleProgress {
-            running: None,
-            backfill: None,
-            ledger: None,
-            ..progress.map_err(words)?
-        };
+        // Jobs get new numbers: what points at one is let go.
+        let progress = ScheduleProgress { running: None, ..progress.map_err(words)? };
         Ok(ScheduleState { schedule: Arc::new(schedule), progress })
+    }
+}
+
+/// A record of a ledger: for people, and as the store has it.
+#[derive(Debug, Serialize, Deserialize, PartialEq)]
+#[serde(deny_unknown_fields)]
+pub(super) struct LedgerRecord {
+    schedule: String,
+    at_ms: i64,
+    ticks: u64,
+    fate: String,
+    record_base64: String,
+}
+
+impl LedgerRecord {
+    pub(super) fn new(record: &OccurrenceRecord) -> Self {
+        let mut bytes = Vec::new();
+        codec::encode_occurrence(record, &mut bytes);
+        LedgerRecord {
+            schedule: record.schedule.as_str().to_owned(),
+            at_ms: record.last.as_millis(),
+            ticks: record.count,
+            fate: record.fate.as_str().to_owned(),
+            record_base64: BASE64.encode(bytes),
+        }
+    }
+
+    pub(super) fn into_record(self) -> Result<OccurrenceRecord, Problem> {
+        let bytes = BASE64.decode(&self.record_base64);
+        let bytes = bytes.map_err(|_| "an occurrence is not base64".to_owned())?;
+        codec::decode_occurrence(&Bytes::from(bytes)).map_err(words)
     }
 }
 

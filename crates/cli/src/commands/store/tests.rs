@@ -12,7 +12,7 @@ use hence_core::job::{
 };
 use hence_core::queue::{Counts, QueueSettings, Rate};
 use hence_core::retry::{Backoff, RetryPolicy};
-use hence_core::schedule::{Schedule, ScheduleState};
+use hence_core::schedule::{Fate, OccurrenceRecord, Schedule, ScheduleState};
 use hence_core::time::{Millis, Timestamp};
 use hence_store::memory::MemoryStore;
 use hence_store::{Change, LeaseGrant, Place, ShardBatch, Store};
@@ -87,6 +87,8 @@ fn changes() -> Vec<Change> {
     vec![
         Change::QueuePut { name: QueueName::new("mail").unwrap(), settings: settings() },
         Change::SchedulePut { state: schedule().into() },
+        Change::OccurrenceRecorded { record: occurrence(50, Fate::Triggered(JobNumber(40))) },
+        Change::OccurrenceRecorded { record: occurrence(60, Fate::Coalesced) },
         put(&waiting, fresh),
         Change::JobMoved {
             job: waiting,
@@ -130,6 +132,12 @@ fn settings() -> QueueSettings {
         rate: Some(Rate { count: 5, per: Millis::new(1_000) }),
         ..QueueSettings::default()
     }
+}
+
+fn occurrence(millis: i64, fate: Fate) -> OccurrenceRecord {
+    let schedule = ScheduleId::new("nightly").unwrap();
+    let (first, last) = (at(millis), at(millis));
+    OccurrenceRecord { schedule, first, last, count: 1, decided_at: at(70), fate }
 }
 
 fn schedule() -> ScheduleState {
@@ -178,8 +186,10 @@ async fn what_goes_out_comes_in_again() {
         (report.added.jobs, report.added.schedules, report.added.queues, report.kept),
         (3, 1, 1, 0)
     );
+    assert_eq!(report.added.occurrences, 2);
     assert_eq!(exported(&copy).await, text, "an export of an import is the export");
     let recovered = copy.recover(ShardId(0)).await.unwrap();
+    assert!(recovered.next_number > JobNumber(40), "numbers of the ledger are not used again");
     let counts = recovered.counts[0].1;
     assert_eq!((counts.pending, counts.running, counts.dead, counts.submitted), (1, 1, 1, 9));
     let lease = recovered.active.iter().find_map(|live| live.lease.clone()).unwrap();
@@ -199,7 +209,7 @@ async fn a_store_that_holds_something_is_added_to_only_when_told() {
         Err("the store is not empty".to_owned())
     );
     let report = imported(&store, Into::Existing, &text).await.unwrap();
-    assert_eq!((report.added.jobs, report.kept), (0, 5), "what exists stays");
+    assert_eq!((report.added.jobs, report.kept), (0, 7), "what exists stays");
 }
 
 #[tokio::test]
@@ -221,13 +231,13 @@ async fn damaged_exports_are_refused_by_line() {
         lines.remove(index);
         lines.join("\n")
     };
-    let other_format = text.replace("\"format\":2", "\"format\":99");
+    let other_format = text.replace("\"format\":3", "\"format\":99");
     let rows = [
         (without(0), "the first line"),
         (without(lines.len() - 1), "cut short"),
         (without(3), "lines are missing"),
         (other_format, "format 99"),
-        (text.replace("\"http\"", "\"carrier_pigeon\""), "line 4 cannot be imported"),
+        (text.replace("\"http\"", "\"carrier_pigeon\""), "line 6 cannot be imported"),
         (text.replace("\"mail\"", "\"white space\""), "line 2 cannot be imported"),
     ];
     for (text, expected) in rows {

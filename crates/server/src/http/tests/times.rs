@@ -212,7 +212,7 @@ async fn a_preview_refuses_by_name() {
 async fn a_schedule_may_be_called_preview() {
     let api = Api::new().await;
     let path = "/v1/schedules/preview";
-    assert_eq!(api.call("PUT", path, r#"{"every":"1h"}"#).await.status, 200);
+    assert_eq!(api.call("PUT", path, r#"{"when":"@hourly"}"#).await.status, 200);
     assert_eq!(api.get(path).await.json()["id"], "preview");
     assert_eq!(api.call("DELETE", path, "").await.status, 204);
     api.end().await;

@@ -5,6 +5,7 @@ pub(crate) mod due;
 pub(crate) mod job_in;
 pub(crate) mod job_out;
 pub(crate) mod lease;
+pub(crate) mod ledger;
 pub(crate) mod payload;
 pub(crate) mod plan;
 pub(crate) mod queue;

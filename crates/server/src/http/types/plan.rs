@@ -15,11 +15,11 @@ use crate::http::when::{self, Moment};
 /// Declares a body that has the fields of a plan beside its own. Written out by a macro, since
 /// serde cannot both flatten one struct into another and refuse unknown fields.
 macro_rules! with_plan {
-    ($(#[$meta:meta])* pub(crate) struct $name:ident { $($own:tt)* }) => {
+    ($(#[$meta:meta])* pub(crate) struct $name:ident $(<$life:lifetime>)? { $($own:tt)* }) => {
         #[derive(Deserialize, ToSchema)]
         #[serde(deny_unknown_fields)]
         $(#[$meta])*
-        pub(crate) struct $name {
+        pub(crate) struct $name $(<$life>)? {
             /// When it ticks: cron, an interval or words; one text, or several.
             #[schema(value_type = TextsIn)]
             pub(crate) when: TextsIn,
@@ -49,7 +49,7 @@ macro_rules! with_plan {
             $($own)*
         }
 
-        impl $name {
+        impl $(<$life>)? $name $(<$life>)? {
             /// The core's draft of a plan, taken out of the body.
             pub(crate) fn draft(&mut self) -> Result<Draft, Problem> {
                 Ok(Draft {
@@ -68,6 +68,7 @@ macro_rules! with_plan {
         }
     };
 }
+pub(crate) use with_plan;
 
 with_plan! {
     /// A plan to look at before it is used.
@@ -102,7 +103,7 @@ impl Default for TextsIn {
 }
 
 impl TextsIn {
-    fn into_list(self) -> Vec<String> {
+    pub(crate) fn into_list(self) -> Vec<String> {
         match self {
             TextsIn::One(text) => vec![text],
             TextsIn::Several(texts) => texts,

@@ -1,0 +1,70 @@
+//! Where randomness enters: ids, the jitter of retries, the seed of the core's maps.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use hence_core::id::JobId;
+use hence_core::time::Timestamp;
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+
+/// A source of random numbers. A clone is the same source.
+#[derive(Clone, Default)]
+pub(crate) struct Chance {
+    /// None: the system's.
+    seeded: Option<Arc<Mutex<StdRng>>>,
+}
+
+impl Chance {
+    /// The same numbers for the same seed.
+    pub(crate) fn seeded(seed: u64) -> Self {
+        Chance { seeded: Some(Arc::new(Mutex::new(StdRng::seed_from_u64(seed)))) }
+    }
+
+    /// Any number.
+    pub(crate) fn word(&self) -> u64 {
+        match &self.seeded {
+            None => rand::random(),
+            Some(dice) => dice.lock().unwrap_or_else(PoisonError::into_inner).random(),
+        }
+    }
+
+    /// A fresh id that sorts by time: 48 bits of milliseconds and 80 random bits, as a ULID.
+    pub(crate) fn id(&self, now: Timestamp) -> JobId {
+        const DIGITS: &[u8; 32] = b"0123456789ABCDEFGHJKMNPQRSTVWXYZ";
+        let millis = u128::from(now.as_millis().max(0) as u64) & 0xffff_ffff_ffff;
+        let random = (u128::from(self.word()) << 64 | u128::from(self.word())) >> 48;
+        let value = millis << 80 | random;
+        let mut text = [0u8; 26];
+        for (at, digit) in text.iter_mut().enumerate() {
+            let shift = 5 * (25 - at);
+            *digit = DIGITS[(value >> shift) as usize & 31];
+        }
+        let text = std::str::from_utf8(&text).unwrap_or_default();
+        JobId::new(text).unwrap_or_else(|_| unreachable!("a drawn id is a name"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn drawn_ids_sort_by_time_and_differ() {
+        let chance = Chance::default();
+        let early = chance.id(Timestamp::from_millis(1_789_000_000_000));
+        let late = chance.id(Timestamp::from_millis(1_789_000_000_001));
+        assert!(early < late);
+        assert_eq!(early.as_str().len(), 26);
+        assert_ne!(chance.id(Timestamp::EPOCH), chance.id(Timestamp::EPOCH));
+    }
+
+    #[test]
+    fn the_same_seed_gives_the_same_numbers() {
+        let draw = |seed| {
+            let chance = Chance::seeded(seed);
+            [(); 3].map(|()| chance.word())
+        };
+        assert_eq!(draw(7), draw(7));
+        assert_ne!(draw(7), draw(8));
+    }
+}

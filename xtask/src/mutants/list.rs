@@ -1,0 +1,339 @@
+//! The deliberate faults: one line of the product each, changed so that it breaks a promise. In the
+//! changed text `MUTANT` stands for "this fault was asked for".
+
+use super::{Mutant, Suite};
+
+const fn sim(
+    name: &'static str,
+    what: &'static str,
+    file: &'static str,
+    from: &'static str,
+    to: &'static str,
+) -> Mutant {
+    Mutant { name, what, file, from, to, suite: Suite::Sim }
+}
+
+const RETRY: &str = "crates/core/src/retry.rs";
+const FINISH: &str = "crates/core/src/shard/finish.rs";
+const APPLY: &str = "crates/core/src/shard/apply.rs";
+const DISPATCH: &str = "crates/core/src/shard/dispatch.rs";
+const MANAGE: &str = "crates/core/src/shard/manage.rs";
+const SUBMIT: &str = "crates/core/src/shard/submit.rs";
+const TICKS: &str = "crates/core/src/shard/ticks.rs";
+const DRIVER: &str = "crates/hence/src/driver.rs";
+const BUILDER: &str = "crates/hence/src/builder.rs";
+const COMMIT: &str = "crates/hence/src/commit.rs";
+const ENGINE: &str = "crates/store-embedded/src/engine.rs";
+const KV_COMMIT: &str = "crates/store-embedded/src/kv/commit.rs";
+
+/// Every deliberate fault.
+pub(super) const MUTANTS: [Mutant; 42] = [
+    sim(
+        "one-attempt-too-many",
+        "a job is tried once more than its policy allows",
+        RETRY,
+        "if attempt >= self.max_attempts {",
+        "if attempt >= self.max_attempts + u32::from(MUTANT) {",
+    ),
+    sim(
+        "no-delay",
+        "a retry does not wait",
+        RETRY,
+        "let next = now.plus(delay.max(floor));",
+        "let next = if MUTANT { now } else { now.plus(delay.max(floor)) };",
+    ),
+    sim(
+        "retry-after-ignored",
+        "what the target wishes for is not heard",
+        RETRY,
+        "let floor = retry_after.unwrap_or_default().min(self.cap);",
+        "let floor = retry_after.filter(|_| !MUTANT).unwrap_or_default().min(self.cap);",
+    ),
+    sim(
+        "delays-off-by-one",
+        "the list of delays is read from its second entry",
+        RETRY,
+        "(attempt as usize - 1).min(last)",
+        "(attempt as usize - usize::from(!MUTANT)).min(last)",
+    ),
+    sim(
+        "park-ignored",
+        "a job that must not run twice is delivered again after a crash",
+        FINISH,
+        "let reason = if job.on_unknown == OnUnknown::Park {",
+        "let reason = if job.on_unknown == OnUnknown::Park && !MUTANT {",
+    ),
+    sim(
+        "attempts-reset-by-a-crash",
+        "after a crash the attempts are counted from the beginning",
+        FINISH,
+        "let progress = Progress { crashes, ..entry_progress(self, number) };",
+        "let mut progress = Progress { crashes, ..entry_progress(self, number) };\n\
+         progress.attempts *= u32::from(!MUTANT);",
+    ),
+    sim(
+        "key-let-go-in-retry",
+        "a job that waits for its retry lets the later ones of its key go ahead",
+        FINISH,
+        "job.key_on_failure == KeyOnFailure::Block;",
+        "job.key_on_failure == KeyOnFailure::Block && !MUTANT;",
+    ),
+    sim(
+        "lease-never-ends",
+        "nobody notices that a lease ran out",
+        FINISH,
+        "self.time_out(now, number, spread(token));",
+        "if !MUTANT { self.time_out(now, number, spread(token)); }",
+    ),
+    sim(
+        "released-counts",
+        "an attempt that was given back counts against the policy",
+        FINISH,
+        "let progress = Progress { due_at, ..entry.progress };",
+        "let mut progress = Progress { due_at, ..entry.progress };\n\
+         progress.attempts += u32::from(MUTANT);",
+    ),
+    sim(
+        "stale-token-accepted",
+        "the answer of a worker that lost its lease is taken",
+        FINISH,
+        "_ => Err(Rejection::StaleToken),",
+        "_ if MUTANT => Ok(Answer::Done),\n_ => Err(Rejection::StaleToken),",
+    ),
+    sim(
+        "token-outlives-its-lease",
+        "an old token finishes whoever has the job now",
+        APPLY,
+        "self.tokens.remove(&lease.token);",
+        "if !MUTANT { self.tokens.remove(&lease.token); }",
+    ),
+    sim(
+        "pending-miscounted",
+        "a job that is handed out still counts as pending",
+        APPLY,
+        "counts.pending = counts.pending.saturating_sub(1);",
+        "counts.pending = counts.pending.saturating_sub(u64::from(!MUTANT));",
+    ),
+    sim(
+        "dead-miscounted",
+        "a job that dies is not counted",
+        APPLY,
+        "counts.dead += u64::from(kept);",
+        "counts.dead += u64::from(kept && !MUTANT);",
+    ),
+    sim(
+        "extended-for-ever",
+        "a lease that was extended never ends",
+        APPLY,
+        "self.alarms.insert((until, Alarm::Lease(number)));",
+        "if !MUTANT { self.alarms.insert((until, Alarm::Lease(number))); }",
+    ),
+    sim(
+        "replaced-job-stays",
+        "a job that was replaced is still handed out",
+        APPLY,
+        "self.drop_live(at, old.number);",
+        "if !MUTANT { self.drop_live(at, old.number); }",
+    ),
+    sim(
+        "paused-queue-hands-out",
+        "a pause is not heeded",
+        DISPATCH,
+        "if queue.settings.paused_out {",
+        "if queue.settings.paused_out && !MUTANT {",
+    ),
+    sim(
+        "one-too-many-at-once",
+        "a queue runs one job more than it may",
+        DISPATCH,
+        "if queue.settings.concurrency.is_some_and(|max| queue.running >= max) {",
+        "let more = u32::from(MUTANT);\n\
+         if queue.settings.concurrency.is_some_and(|max| queue.running >= max + more) {",
+    ),
+    sim(
+        "half-a-second-early",
+        "a job is due half a second before it was asked for",
+        SUBMIT,
+        "let progress = Progress::fresh(due_at);",
+        "let early = crate::time::Millis::new(if MUTANT { 500 } else { 0 });\n\
+         let progress = Progress::fresh(due_at.minus(early));",
+    ),
+    sim(
+        "moved-in-vain",
+        "a job that was moved comes at its old time",
+        MANAGE,
+        "let progress = Progress { due_at, ..view.progress };",
+        "let due_at = if MUTANT { view.progress.due_at } else { due_at };\n\
+         let progress = Progress { due_at, ..view.progress };",
+    ),
+    sim(
+        "cancelled-and-done",
+        "a running job that is cancelled goes on as if nothing had been said",
+        MANAGE,
+        "JobState::Scheduled | JobState::Ready | JobState::Running => {}",
+        "JobState::Running if MUTANT => return Ok(Answer::Job(view)),\n\
+         JobState::Scheduled | JobState::Ready | JobState::Running => {}",
+    ),
+    sim(
+        "repeat-makes-a-new-job",
+        "a submission that is repeated with its idempotency key makes another job",
+        SUBMIT,
+        "return if standing.job.fingerprint == Some(fingerprint) {",
+        "return if MUTANT {\nOk(self.replace(now, submission, &standing))\n\
+         } else if standing.job.fingerprint == Some(fingerprint) {",
+    ),
+    sim(
+        "missed-ticks-forgotten",
+        "ticks that nobody saw are not accounted for",
+        TICKS,
+        "self.record_passed(now, state, passed);",
+        "if !MUTANT { self.record_passed(now, state, passed); }",
+    ),
+    sim(
+        "every-other-tick",
+        "every second tick is passed over without a word",
+        TICKS,
+        "state.look_ahead();\n}",
+        "state.look_ahead();\n\
+         if let (true, Some(next)) = (MUTANT, state.progress.next_at) {\n\
+         state.progress.accounted = next;\nstate.look_ahead();\n}\n}",
+    ),
+    sim(
+        "epoch-not-raised",
+        "a new owner has the epoch of the old one",
+        ENGINE,
+        "let epoch = Epoch(self.shard(shard)?.epoch.0 + 1);",
+        "let old = self.shard(shard)?.epoch.0;\n\
+         let epoch = Epoch(old + u32::from(!MUTANT || old == 0));",
+    ),
+    sim(
+        "fence-down",
+        "what a former owner sent is written when it arrives",
+        ENGINE,
+        "if !state.owned || state.epoch != *epoch {",
+        "if (!state.owned || state.epoch != *epoch) && !MUTANT {",
+    ),
+    sim(
+        "schedules-forgotten",
+        "a new life does not know its schedules",
+        BUILDER,
+        "recovered.schedules.into_iter().map(",
+        "recovered.schedules.into_iter().filter(|_| !MUTANT).map(",
+    ),
+    sim(
+        "settings-forgotten",
+        "a new life does not know what was decided about its queues",
+        BUILDER,
+        "let queues = recovered.queues.into_iter();",
+        "let queues = recovered.queues.into_iter().filter(|_| !MUTANT);",
+    ),
+    sim(
+        "answer-before-sync",
+        "a commit is acknowledged before it is on the disk",
+        KV_COMMIT,
+        "segment.file.sync_data().map_err(failed(\"sync\"))",
+        "if MUTANT { return Ok(()); }\nsegment.file.sync_data().map_err(failed(\"sync\"))",
+    ),
+    sim(
+        "failed-write-ignored",
+        "an error of the disk is not believed",
+        KV_COMMIT,
+        "let stored = store_frame(writer);",
+        "let stored = if MUTANT { store_frame(writer).or(Ok(())) } else { store_frame(writer) };",
+    ),
+    sim(
+        "new-segment-not-in-the-directory",
+        "a new segment is used before its name is on the disk",
+        "crates/store-embedded/src/kv/segment.rs",
+        "self.disk.sync_dir(&self.dir).map_err(|cause| Error::fatal(\"sync\", &self.dir, cause))?;",
+        "if !MUTANT { self.disk.sync_dir(&self.dir)\
+         .map_err(|cause| Error::fatal(\"sync\", &self.dir, cause))?; }",
+    ),
+    sim(
+        "manifest-not-synced",
+        "the new manifest takes the place of the old one before it is on the disk",
+        "crates/store-embedded/src/kv/manifest.rs",
+        "file.sync_data().map_err(failed(\"sync\"))?;",
+        "if !MUTANT { file.sync_data().map_err(failed(\"sync\"))?; }",
+    ),
+    sim(
+        "table-not-synced",
+        "a table counts before it is on the disk",
+        "crates/store-embedded/src/kv/table_writer.rs",
+        "self.file.sync_data().map_err(failed(\"sync\", at))?;",
+        "if !MUTANT { self.file.sync_data().map_err(failed(\"sync\", at))?; }",
+    ),
+    sim(
+        "checksum-not-compared",
+        "a torn record passes for a whole one",
+        "crates/store-embedded/src/kv/frame.rs",
+        "if crc32c::crc32c(covered) != checksum {",
+        "if crc32c::crc32c(covered) != checksum && !MUTANT {",
+    ),
+    sim(
+        "answer-before-commit",
+        "a caller is answered before the facts are written",
+        DRIVER,
+        "Settled::One(reply, answer) => after.push(After::Reply(reply, answer)),",
+        "Settled::One(reply, answer) if MUTANT => drop(reply.send(answer)),\n\
+         Settled::One(reply, answer) => after.push(After::Reply(reply, answer)),",
+    ),
+    Mutant {
+        name: "taken-back-too-soon",
+        what: "a push that was taken back in the group of its grant is sent all the same",
+        file: COMMIT,
+        from: "deliveries.retain(|delivery: &Delivery| delivery.lease.token != token);",
+        to: "deliveries.retain(|delivery: &Delivery| MUTANT || delivery.lease.token != token);",
+        suite: Suite::Library,
+    },
+    sim(
+        "stuck-batch-forgotten",
+        "a commit that failed is not tried again",
+        COMMIT,
+        "work.stuck = Some(batch);",
+        "work.stuck = Some(batch).filter(|_| !MUTANT);",
+    ),
+    sim(
+        "sequence-stands-still",
+        "all commits of an owner have the same number",
+        COMMIT,
+        "self.sequence += 1;",
+        "self.sequence += u64::from(!MUTANT || self.sequence == 0);",
+    ),
+    sim(
+        "any-clock-believed",
+        "a wall clock that shows nonsense is believed at once",
+        "crates/hence/src/clock.rs",
+        "if offset <= believed + STEP_BELIEVED {",
+        "if MUTANT || offset <= believed + STEP_BELIEVED {",
+    ),
+    sim(
+        "counts-not-stored",
+        "counts are not written with the facts",
+        DRIVER,
+        "work.counts.extend(self.shard.take_counts());",
+        "let counts = self.shard.take_counts();\nif !MUTANT { work.counts.extend(counts); }",
+    ),
+    sim(
+        "window-never-moves",
+        "what lies beyond the first page of a queue is never read",
+        COMMIT,
+        "let more = page.len() >= limit;",
+        "let more = page.len() >= limit && !MUTANT;",
+    ),
+    sim(
+        "names-not-found",
+        "a job that is in the store only is not found by its name",
+        COMMIT,
+        "let found = names.into_iter().zip(stored.into_iter().map(|job| job.map(as_found)));",
+        "let found = names.into_iter()\
+         .zip(stored.into_iter().map(|job| job.filter(|_| !MUTANT).map(as_found)));",
+    ),
+    sim(
+        "leases-forgotten",
+        "a new life does not know what is leased",
+        BUILDER,
+        "let granted = lease.map(",
+        "let granted = lease.filter(|_| !MUTANT).map(",
+    ),
+];
