@@ -34,6 +34,18 @@ pub struct Setup {
     pub env: Vec<(String, String)>,
     /// A program, with arguments, that starts it: `strace …`.
     pub wrapper: Vec<String>,
+    /// Which build is started.
+    pub build: Build,
+}
+
+/// A build of the binary.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Build {
+    /// As it is released.
+    #[default]
+    Normal,
+    /// With fail points.
+    Failing,
 }
 
 /// A server that runs, or ran.
@@ -55,20 +67,29 @@ impl Server {
 
     /// Starts one, and waits until it is ready.
     pub fn start_with(setup: Setup) -> Result<Self> {
+        let mut server = Server::prepare(setup)?;
+        server.restart()?;
+        Ok(server)
+    }
+
+    /// Prepares one without starting it.
+    pub fn prepare(setup: Setup) -> Result<Self> {
         let home = tempfile::Builder::new().prefix("hence-e2e-").tempdir()?;
         let data = setup.data.clone().unwrap_or_else(|| home.path().join("data"));
         let address = SocketAddr::from(([127, 0, 0, 1], free_port()?));
-        let mut server = Server { setup, data, address, child: None, home };
-        server.spawn()?;
-        server.wait_ready()?;
-        Ok(server)
+        Ok(Server { setup, data, address, child: None, home })
+    }
+
+    /// Gives it another environment; counts from the next start on.
+    pub fn set_env(&mut self, env: Vec<(String, String)>) {
+        self.setup.env = env;
     }
 
     /// Starts the process, without waiting for anything.
     pub fn spawn(&mut self) -> Result<()> {
         ensure!(self.child.is_none(), "it runs already");
         let log = OpenOptions::new().create(true).append(true).open(self.log_path())?;
-        let mut command = command(&self.setup.wrapper);
+        let mut command = command(self.setup.build, &self.setup.wrapper);
         command
             .args(["serve", "--listen", &self.address.to_string(), "--data"])
             .arg(&self.data)
@@ -139,6 +160,11 @@ impl Server {
         ended.with_context(|| format!("still running after {within:?}:\n{}", self.log_tail()))
     }
 
+    /// Whether the process has ended, or was never started.
+    pub fn has_ended(&mut self) -> bool {
+        self.child.as_mut().is_none_or(|child| !matches!(child.try_wait(), Ok(None)))
+    }
+
     /// A new client.
     pub fn api(&self) -> Api {
         Api::new(self.address)
@@ -202,7 +228,7 @@ impl Drop for Server {
 /// A command of the binary under test, run to its end or, if it does not end, for a minute.
 pub fn hence(args: &[&str]) -> Result<Output> {
     let (mut out, mut err) = (tempfile::tempfile()?, tempfile::tempfile()?);
-    let mut command = command(&[]);
+    let mut command = command(Build::Normal, &[]);
     command.args(args).stdin(Stdio::null()).stdout(out.try_clone()?).stderr(err.try_clone()?);
     let mut child = command.spawn().with_context(|| format!("running hence {}", args.join(" ")))?;
     if clock::until(ENDS_WITHIN, || child.try_wait().ok().flatten()).is_none() {
@@ -220,28 +246,34 @@ fn read_all(file: &mut File) -> Result<Vec<u8>> {
 }
 
 /// The binary under test, to be started by `wrapper` when there is one.
-pub fn command(wrapper: &[String]) -> Command {
+pub fn command(build: Build, wrapper: &[String]) -> Command {
     match wrapper.split_first() {
-        None => Command::new(binary()),
+        None => Command::new(binary(build)),
         Some((program, args)) => {
             let mut command = Command::new(program);
-            command.args(args).arg(binary());
+            command.args(args).arg(binary(build));
             command
         }
     }
 }
 
-/// The binary that `HENCE_BIN` names, else the one of this source, built when it is out of date.
-pub fn binary() -> PathBuf {
-    static BUILT: OnceLock<PathBuf> = OnceLock::new();
-    match std::env::var_os("HENCE_BIN") {
+/// The binary that `HENCE_BIN` (`HENCE_FAIL_BIN`) names, else the one of this source, built when it
+/// is out of date.
+pub fn binary(which: Build) -> PathBuf {
+    static NORMAL: OnceLock<PathBuf> = OnceLock::new();
+    static FAILING: OnceLock<PathBuf> = OnceLock::new();
+    let (variable, built) = match which {
+        Build::Normal => ("HENCE_BIN", &NORMAL),
+        Build::Failing => ("HENCE_FAIL_BIN", &FAILING),
+    };
+    match std::env::var_os(variable) {
         Some(given) => given.into(),
-        None => BUILT.get_or_init(build).clone(),
+        None => built.get_or_init(|| build(which)).clone(),
     }
 }
 
 /// An old binary would be tested in place of the present source without anybody noticing.
-fn build() -> PathBuf {
+fn build(which: Build) -> PathBuf {
     // target/<profile>/deps/<this test>
     let test = std::env::current_exe().unwrap_or_default();
     let profile = test.parent().and_then(Path::parent).unwrap_or(Path::new("."));
@@ -251,9 +283,20 @@ fn build() -> PathBuf {
     if profile.ends_with("release") {
         cargo.arg("--release");
     }
+    if which == Build::Failing {
+        cargo.args(["--features", "fail-points"]);
+    }
     let built = cargo.current_dir(env!("CARGO_MANIFEST_DIR")).status();
     assert!(built.is_ok_and(|status| status.success()), "hence cannot be built; or set HENCE_BIN");
-    profile.join("hence")
+    let binary = profile.join("hence");
+    if which == Build::Normal {
+        return binary;
+    }
+    // Elsewhere, because the normal build has the same name.
+    let failing = profile.join("hence-with-fail-points");
+    let copied = std::fs::copy(&binary, &failing);
+    assert!(copied.is_ok(), "{} cannot be written: {copied:?}", failing.display());
+    failing
 }
 
 /// A port that is free, outside the range from which the kernel draws ports for outgoing

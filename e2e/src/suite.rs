@@ -3,7 +3,7 @@
 
 use std::process::ExitCode;
 
-use libtest_mimic::{Arguments, Completion, Failed, Trial};
+use libtest_mimic::{Arguments, Completion, Conclusion, Failed, Trial};
 
 /// How a case ended, when it did not fail.
 pub enum Ended {
@@ -16,20 +16,29 @@ pub enum Ended {
 /// A case: returns an error or panics when something does not hold.
 pub type Case = fn() -> anyhow::Result<Ended>;
 
+/// More cases would only make each other wait on a small machine.
+const AT_ONCE: usize = 2;
+
 /// Runs these, two at a time unless the caller says otherwise.
 pub fn run(cases: &[(&'static str, Case)]) -> ExitCode {
+    let trials = cases.iter().map(|(name, case)| trial((*name).to_owned(), *case));
+    run_trials(trials.collect(), AT_ONCE).exit_code()
+}
+
+/// The same for cases that are made from a table, so many at a time.
+pub fn run_trials(trials: Vec<Trial>, at_once: usize) -> Conclusion {
     let mut args = Arguments::from_args();
-    // More would only make them wait for each other on a small machine.
-    args.test_threads = args.test_threads.or(Some(2));
-    let trials = cases.iter().map(|(name, case)| {
-        let (name, case) = (*name, *case);
-        Trial::ignorable_test(name, move || match case() {
-            Ok(Ended::Passed) => Ok(Completion::Completed),
-            Ok(Ended::Skipped(reason)) => Ok(skipped(name, &reason)),
-            Err(error) => Err(Failed::from(format!("{error:#}"))),
-        })
-    });
-    libtest_mimic::run(&args, trials.collect()).exit_code()
+    args.test_threads = args.test_threads.or(Some(at_once));
+    libtest_mimic::run(&args, trials)
+}
+
+/// One case under this name.
+pub fn trial(name: String, case: impl FnOnce() -> anyhow::Result<Ended> + Send + 'static) -> Trial {
+    Trial::ignorable_test(name.clone(), move || match case() {
+        Ok(Ended::Passed) => Ok(Completion::Completed),
+        Ok(Ended::Skipped(reason)) => Ok(skipped(&name, &reason)),
+        Err(error) => Err(Failed::from(format!("{error:#}"))),
+    })
 }
 
 #[expect(clippy::print_stdout, reason = "the name and the reason are what a reader looks for")]

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use hence_e2e::suite::Ended;
-use hence_e2e::{Receiver, Server, cases, clock, server};
+use hence_e2e::{Build, Receiver, Server, cases, clock, server};
 use serde_json::{Value, json};
 
 cases!(
@@ -114,7 +114,7 @@ fn it_says_where_it_listens() -> Result<Ended> {
     let home = tempfile::tempdir()?;
     let log = home.path().join("log");
     let file = fs::File::create(&log)?;
-    let mut child = server::command(&[])
+    let mut child = server::command(Build::Normal, &[])
         .args(["serve", "--listen", "127.0.0.1:0", "--data"])
         .arg(home.path().join("data"))
         .stdin(Stdio::null())

@@ -1,8 +1,9 @@
-//! The project's own commands: `cargo xtask test`, `cargo xtask tidy`, `cargo xtask docs`.
+//! The project's own commands: `cargo xtask test`, `tidy`, `docs`, `fuzz`, `replay-blocks`.
 #![expect(clippy::print_stdout, reason = "a build tool talks to the person at the terminal")]
 
 mod agree;
 mod docs;
+mod fuzz;
 mod mutants;
 mod record;
 mod report;
@@ -26,6 +27,9 @@ Commands:
   tidy                                Check what rustfmt and clippy do not look at
   tidy --ratchet                      Lower the entries of xtask/ratchet.txt to what is there now
   tidy --rules                        Name the rules
+  fuzz [TARGET] [--seconds N]         Fuzz whatever reads bytes of strangers; a minute each
+  fuzz [TARGET] --keep                The same, and keep in the corpus what reached more
+  replay-blocks [STATES]              Cut the power of a recorded disk, 2000 times if not said
   docs                                Write the generated documents under docs/reference
   docs --check                        Compare them with what the code says
   mutants [NAME]...                   Make deliberate faults and see that the suites notice
@@ -49,6 +53,9 @@ fn dispatch(args: &[String]) -> Result<bool> {
     let root = root()?;
     match args.as_slice() {
         ["test", rest @ ..] => test::command(&root, rest),
+        ["fuzz", rest @ ..] => fuzz::command(&root, rest),
+        ["replay-blocks"] => test::replay_blocks(&root, "2000"),
+        ["replay-blocks", states] => test::replay_blocks(&root, states),
         ["tidy"] => run_tidy(&root),
         ["tidy", "--ratchet"] => tidy::tighten(&root).map(|()| true),
         ["tidy", "--rules"] => {

@@ -13,7 +13,7 @@ pub(crate) struct Tests {
     /// The names of those that were not run, with the reason when the test gives one.
     pub(crate) skipped: Vec<String>,
     failed_count: u64,
-    skipped_count: u64,
+    pub(crate) skipped_count: u64,
 }
 
 /// How a step ended.

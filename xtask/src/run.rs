@@ -101,13 +101,24 @@ pub(crate) fn status_within(
     }
 }
 
-/// Builds the `hence` binary as the tests build it (dev profile, all features of the workspace, so
-/// that nothing is compiled twice) and says where it is.
+/// Builds the `hence` binary as the tests build it (dev profile, the whole workspace, so that
+/// nothing is compiled twice) and says where it is.
 pub(crate) fn hence_binary(root: &Path) -> Result<PathBuf> {
-    stream(&mut cargo(root, &["build", "--workspace", "--all-features", "--bin", "hence"]))?;
+    stream(&mut cargo(root, &["build", "--workspace", "--bin", "hence"]))?;
     let binary = target_dir(root)?.join("debug").join("hence");
     ensure!(binary.exists(), "{} was not built", binary.display());
     Ok(binary)
+}
+
+/// Builds the binary whose fail points fire. It is built under the same name as the normal one,
+/// so it comes first and is set aside.
+pub(crate) fn failing_binary(root: &Path) -> Result<PathBuf> {
+    let features = ["--features", "hence-cli/fail-points"];
+    stream(cargo(root, &["build", "--workspace", "--bin", "hence"]).args(features))?;
+    let debug = target_dir(root)?.join("debug");
+    let (built, failing) = (debug.join("hence"), debug.join("hence-with-fail-points"));
+    fs::copy(&built, &failing).with_context(|| format!("copying {}", built.display()))?;
+    Ok(failing)
 }
 
 /// Where cargo puts what it builds.

@@ -12,16 +12,27 @@ use anyhow::{Context, Result, bail, ensure};
 
 use crate::report::{self, Ended, Step, Tests};
 use crate::run::{self, cargo};
-use crate::{docs, tidy};
+use crate::{docs, fuzz, tidy};
 
 /// How long one example may run: each is meant to show its point in a few seconds.
 const EXAMPLE_DEADLINE: Duration = Duration::from_mins(1);
+
+/// For each target in the normal run; `cargo xtask fuzz` takes as long as one likes.
+const FUZZ_SECONDS: u32 = 5;
 
 /// Worlds that are lived through: a minute or two.
 const SIM_SEEDS: u32 = 2_000;
 
 /// Programs that a step needs, and the Debian package that brings them.
 const PROGRAMS: [(&str, &str); 1] = [("git", "git")];
+
+/// What single tests need and are skipped without: a file or program, and its Debian package.
+const WANTED: [(&str, &str); 4] = [
+    ("strace", "strace"),
+    ("faketime", "libfaketime"),
+    ("nbdfuse", "libnbd-bin"),
+    ("mkfs.ext4", "e2fsprogs"),
+];
 
 /// Components of the compiler that a step needs, and how they are asked for their version.
 const COMPONENTS: [(&str, &[&str]); 2] =
@@ -46,13 +57,14 @@ struct Setup {
 }
 
 /// Every step, in the order they are run: what fails fast comes first.
-const STEPS: [Row; 10] = [
+const STEPS: [Row; 11] = [
     Row { name: "tools", what: "what the other steps need; installs what is missing", run: tools },
     Row { name: "fmt", what: "cargo fmt --check", run: fmt },
     Row { name: "tidy", what: "the text lint of this repository", run: tidy_step },
     Row { name: "clippy", what: "cargo clippy on everything; warnings are errors", run: clippy },
     Row { name: "test", what: "all tests: unit, doc, conformance, model, end to end", run: tests },
     Row { name: "sim", what: "simulated worlds with faults, and crashes of the engine", run: sim },
+    Row { name: "fuzz", what: "every fuzz target for a few seconds", run: fuzzing },
     Row { name: "doc", what: "cargo doc; warnings are errors", run: doc },
     Row {
         name: "generated",
@@ -132,7 +144,22 @@ fn tools(setup: &Setup) -> Result<Done> {
             install_package(program, package)?;
         }
     }
-    Ok(Done::with(Ended::Passed))
+    let mut tests = Tests::default();
+    for (name, package) in WANTED {
+        if !is_there(name)
+            && let Err(error) = install_package(name, package)
+        {
+            tests.skip(format!("what needs {name}: {error:#}"));
+        }
+    }
+    Ok(Done { ended: Ended::Passed, tests })
+}
+
+/// Whether there is a program, or a directory of libraries, with this name.
+fn is_there(name: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let lib = fs::read_dir("/usr/lib").into_iter().flatten().flatten().map(|entry| entry.path());
+    std::env::split_paths(&path).chain(lib).any(|dir| dir.join(name).exists())
 }
 
 /// Installs a Debian package, where that can be done without asking.
@@ -168,12 +195,13 @@ fn clippy(setup: &Setup) -> Result<Done> {
 }
 
 fn tests(setup: &Setup) -> Result<Done> {
+    let failing = run::failing_binary(&setup.root)?;
     let binary = run::hence_binary(&setup.root)?;
-    let args = ["test", "--workspace", "--all-features", "--no-fail-fast"];
+    // Without features: what is tested is what is released, and fail points are none of it.
+    let args = ["test", "--workspace", "--no-fail-fast"];
     let mut command = cargo(&setup.root, &args);
-    // The end-to-end tests start this binary; without the variable they look in the target
-    // directory.
-    command.env("HENCE_BIN", binary);
+    // The end-to-end tests start these binaries; without the variables they build them.
+    command.env("HENCE_BIN", binary).env("HENCE_FAIL_BIN", failing);
     let (well, tests) = run::stream_tests(&mut command)?;
     let ended = if well {
         Ended::Passed
@@ -184,6 +212,26 @@ fn tests(setup: &Setup) -> Result<Done> {
         ))
     };
     Ok(Done { ended, tests })
+}
+
+/// The test that cuts the power, with more states than in the normal run.
+pub(crate) fn replay_blocks(root: &Path, states: &str) -> Result<bool> {
+    ensure!(states.parse::<u32>().is_ok(), "the number of states must be one, not {states}");
+    let args = ["test", "--package", "hence-e2e", "--test", "power_loss"];
+    let (well, tests) = run::stream_tests(cargo(root, &args).env("HENCE_STATES", states))?;
+    ensure!(tests.skipped_count == 0, "it cannot be done on this machine; the reason is above");
+    Ok(well)
+}
+
+/// The corpus has been replayed by the tests; this looks for more.
+fn fuzzing(setup: &Setup) -> Result<Done> {
+    if !run::answers("c++", &["--version"]) {
+        let why = "libFuzzer needs a C++ compiler; the corpus was replayed by the tests";
+        return Ok(Done::with(Ended::Skipped(why.to_owned())));
+    }
+    let fallen = fuzz::short(&setup.root, FUZZ_SECONDS)?;
+    ensure!(fallen.is_empty(), "{}", fallen.join("; "));
+    Ok(Done::with(Ended::Passed))
 }
 
 /// In a profile of its own: optimised, with every assertion in place.

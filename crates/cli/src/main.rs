@@ -16,6 +16,7 @@ use std::process::ExitCode;
 use clap::Parser;
 
 fn main() -> ExitCode {
+    hence_fail::arm();
     let cli = args::Cli::parse();
     let output = output::Output::new(&cli.global);
     match commands::run(cli, &output) {

@@ -8,12 +8,13 @@ use std::time::Duration;
 use hence_core::change::{Change, LeaseGrant, Place};
 use hence_core::effect::Delivery;
 use hence_core::error::Rejection;
-use hence_core::id::{HandlerName, WorkerName};
+use hence_core::id::{Epoch, HandlerName, WorkerName};
 use hence_core::shard::{Config as ShardConfig, Shard, Snapshot};
 use hence_core::time::Timestamp;
 use hence_delivery::Target;
 use hence_delivery::http::HttpSender;
 use hence_delivery::local::{HandlerFn, Handlers};
+use hence_fail::{Point, reach};
 use hence_store::{LiveJob, Recovered, Store, StoreError};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -99,7 +100,7 @@ pub struct Hence {
     handlers: Handlers,
     pub(crate) dispatch: Arc<Dispatch>,
     store: Arc<dyn Store>,
-    epoch: hence_core::id::Epoch,
+    epoch: Epoch,
     over: Over,
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
@@ -213,11 +214,7 @@ impl Builder {
         patience: Patience,
         bell: Option<Bell>,
     ) -> Result<Parts, Error> {
-        let node = WorkerName::new(&self.node)?;
-        let epoch = self.store.acquire(SHARD, self.node.clone()).await?;
-        let recovered = self.store.recover(SHARD).await?;
-        let config = shard_config(node, &self.config, &self.chance);
-        let shard = Shard::recover(SHARD, epoch, config, snapshot(recovered));
+        let (epoch, shard) = self.take_over().await?;
         let (mailbox, inbox) = Mailbox::new(bell);
         let watchers = Arc::new(Watchers::default());
         let handlers = self.handlers.clone();
@@ -277,6 +274,18 @@ impl Builder {
         };
         Ok(Parts { driver, line, works, reader, reads, hence })
     }
+
+    /// Takes the shard over and rebuilds it from what the store has.
+    async fn take_over(&self) -> Result<(Epoch, Shard), Error> {
+        let node = WorkerName::new(&self.node)?;
+        let epoch = self.store.acquire(SHARD, self.node.clone()).await?;
+        reach(Point::StartAcquired);
+        let recovered = self.store.recover(SHARD).await?;
+        let config = shard_config(node, &self.config, &self.chance);
+        let shard = Shard::recover(SHARD, epoch, config, snapshot(recovered));
+        reach(Point::StartRecovered);
+        Ok((epoch, shard))
+    }
 }
 
 /// Everything that runs, before it does.
@@ -324,6 +333,7 @@ impl Hence {
     /// back what is left, makes everything durable, and ends the threads. A job given back is
     /// delivered again by the next start.
     pub async fn shutdown(self, grace: Duration) {
+        reach(Point::StopDrain);
         let (done, mut drained) = oneshot::channel();
         if self.mailbox.send(Message::Drain(done)).is_ok()
             && timeout(grace, &mut drained).await.is_err()
@@ -332,9 +342,11 @@ impl Hence {
             // The driver hears of each; when it has stopped, there is nothing to wait for.
             self.or_over(drained).await;
         }
+        reach(Point::StopDrained);
         drop(self.mailbox.send(Message::Stop));
         let ended = self.join_threads();
         self.or_over(ended).await;
+        reach(Point::StopRelease);
         if let Err(error) = self.store.release(SHARD, self.epoch).await {
             tracing::warn!(%error, "could not give the shard up");
         }

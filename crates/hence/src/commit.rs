@@ -16,6 +16,7 @@ use hence_core::id::{Epoch, JobName, JobNumber, QueueName, ShardId, Token};
 use hence_core::input::Found;
 use hence_core::queue::Counts;
 use hence_core::time::Timestamp;
+use hence_fail::{Act, Point, reach};
 use hence_store::{ErrorKind, LedgerRequest, ShardBatch, Store, StoreError, StoredJob};
 use tokio::sync::oneshot;
 
@@ -262,6 +263,7 @@ impl Committer {
         // Nothing that waits for these facts may happen any more when it ended meanwhile.
         if !self.over.is_set() {
             self.let_go(work.after);
+            reach(Point::LineReleased);
         }
         Ok(None)
     }
@@ -284,7 +286,7 @@ impl Committer {
     /// Whether it is durable now; the store may also have taken it without saying so.
     fn write(&self, batch: &ShardBatch) -> Result<bool, StoreError> {
         let watch = Stopwatch::start();
-        match self.wait.for_answer(self.store.commit(vec![batch.clone()])) {
+        match self.commit(batch) {
             Ok(()) => {
                 self.tell(&batch.changes, watch.elapsed());
                 Ok(true)
@@ -295,6 +297,12 @@ impl Committer {
             }
             Err(error) => Err(error),
         }
+    }
+
+    fn commit(&self, batch: &ShardBatch) -> Result<(), StoreError> {
+        passing_trouble(Point::LineCommit)?;
+        self.wait.for_answer(self.store.commit(vec![batch.clone()]))?;
+        passing_trouble(Point::LineCommitted)
     }
 
     /// It is over, because of this. Always false: nothing goes on.
@@ -407,7 +415,8 @@ impl Reader {
 
     fn find(&self, names: Vec<JobName>) -> Result<(), StoreError> {
         let now = self.clock.now();
-        let stored = self.patiently(|| self.store.get(self.shard, names.clone(), now))?;
+        let stored =
+            self.patiently(Point::ReadFind, || self.store.get(self.shard, names.clone(), now))?;
         assert!(stored.len() == names.len(), "one answer for each name");
         let found = names.into_iter().zip(stored.into_iter().map(|job| job.map(as_found)));
         drop(self.mailbox.send(Message::Found(found.collect())));
@@ -418,23 +427,26 @@ impl Reader {
         match read {
             Read::Find(name) => self.find(vec![name]),
             Read::Load { queue, after, limit } => {
-                let page =
-                    self.patiently(|| self.store.due(self.shard, queue.clone(), after, limit))?;
+                let page = self.patiently(Point::ReadLoad, || {
+                    self.store.due(self.shard, queue.clone(), after, limit)
+                })?;
                 let more = page.len() >= limit;
                 let jobs = page.into_iter().map(|live| (live.job, live.progress)).collect();
                 drop(self.mailbox.send(Message::Loaded { queue, jobs, more }));
                 Ok(())
             }
             Read::Recall(request) => {
-                let records =
-                    self.patiently(|| self.store.occurrences(self.shard, request.clone()))?;
+                let records = self.patiently(Point::ReadLoad, || {
+                    self.store.occurrences(self.shard, request.clone())
+                })?;
                 let more = records.len() >= request.limit;
                 let schedule = request.schedule;
                 drop(self.mailbox.send(Message::Recalled { schedule, records, more }));
                 Ok(())
             }
             Read::Sweep(now) => {
-                let swept = self.patiently(|| self.store.sweep(self.shard, now, SWEEP_MAX))?;
+                let swept = self
+                    .patiently(Point::ReadSweep, || self.store.sweep(self.shard, now, SWEEP_MAX))?;
                 drop(self.mailbox.send(Message::Swept(swept)));
                 Ok(())
             }
@@ -444,10 +456,11 @@ impl Reader {
     /// Reads, again and again while the trouble is a passing one.
     fn patiently<'a, T>(
         &'a self,
+        point: Point,
         read: impl Fn() -> hence_store::Answer<'a, T>,
     ) -> Result<T, StoreError> {
         loop {
-            match self.wait.for_answer(read()) {
+            match passing_trouble(point).and_then(|()| self.wait.for_answer(read())) {
                 Err(error) if is_passing(&error) && self.is_patient() => {
                     tracing::warn!(%error, "read failed, trying again");
                     pause(TRY_AGAIN_AFTER);
@@ -490,6 +503,14 @@ impl SteppedReads {
                 Step::Over
             }
         }
+    }
+}
+
+/// A store that cannot be reached for a moment, where a test of faults asks for it.
+fn passing_trouble(point: Point) -> Result<(), StoreError> {
+    match reach(point) {
+        Act::GoOn | Act::Skip => Ok(()),
+        Act::Error => Err(StoreError::new(ErrorKind::Unavailable, point.name())),
     }
 }
 

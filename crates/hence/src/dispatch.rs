@@ -9,6 +9,7 @@ use hence_core::input::Report;
 use hence_core::job::Target as Where;
 use hence_delivery::Target;
 use hence_delivery::local::Handlers;
+use hence_fail::{Point, reach};
 use tokio::runtime::Handle;
 use tokio::task::AbortHandle;
 
@@ -56,7 +57,9 @@ impl Dispatch {
             }
             let this = Arc::clone(self);
             let task = self.runtime.spawn(async move {
+                reach(Point::DispatchSend);
                 let report = this.hand_to_target(delivery).await;
+                reach(Point::DispatchSent);
                 this.forget(token);
                 // A driver that has stopped counts the attempt as unknown.
                 drop(this.mailbox.send(Message::Delivered(token, report)));

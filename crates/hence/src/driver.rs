@@ -12,6 +12,7 @@ use hence_core::id::QueueName;
 use hence_core::input::{Input, Nack, Request, Ticket};
 use hence_core::shard::Shard;
 use hence_core::time::{Millis, Timestamp};
+use hence_fail::{Point, reach};
 use hence_store::{LedgerOrder, LedgerRequest, Pressure, Store};
 use tokio::sync::oneshot;
 
@@ -157,6 +158,7 @@ impl Driver {
     }
 
     fn take(&mut self, now: Timestamp, message: Message) -> Next {
+        reach(Point::DriverHandle);
         match message {
             Message::Ask(request, reply) => {
                 let ticket = self.tickets.issue(Pending::One(reply));
@@ -263,6 +265,7 @@ impl Driver {
         self.look_at_draining(&mut work);
         work.counts.extend(self.shard.take_counts());
         work.next_number = self.shard.next_number();
+        reach(Point::DriverPassOn);
         // Without a committer nothing can become durable any more: the end.
         if work.is_empty() || self.line.pass(work) { Next::GoOn } else { Next::Stop }
     }

@@ -21,6 +21,8 @@ use hence_core::time::Timestamp;
 use hence_core::when::{Drafted, Understood};
 
 pub use config::Config;
+#[cfg(feature = "fuzzing")]
+pub use http::fuzzing;
 pub use serve::{ServeError, Server};
 
 /// The next `count` ticks of a plan, in the form of `POST /v1/schedules/preview`.

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use hence::clock::Stopwatch;
 use hence::{Client, Hence};
+use hence_fail::{Point, reach};
 use hence_store::Store;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
@@ -133,6 +134,7 @@ impl Server {
             }
         }
         drop(self.listener);
+        reach(Point::ServeDrain);
         let watch = Stopwatch::start();
         tracing::info!("shutting down");
         self.switch.begin();

@@ -51,7 +51,7 @@ pub use mend::repair;
 
 use engine::Engine;
 use kv::disk::{Disk, RealDisk};
-use kv::{OpenReport, Options};
+use kv::{OpenReport, Options, failing_disk};
 
 /// Shards of a store that is made without a number: one process owns them all, and one writer
 /// serves them all.
@@ -87,8 +87,8 @@ impl Default for Settings {
 impl EmbeddedStore {
     /// Opens the store in the directory, or makes it.
     pub fn open(dir: &Path, settings: &Settings) -> Result<Self, StoreError> {
-        let options = Options::new(settings.store_id);
-        Self::open_with(dir, settings, options, Arc::new(RealDisk))
+        let options = failing_disk::sized(Options::new(settings.store_id));
+        Self::open_with(dir, settings, options, failing_disk::disk())
     }
 
     /// The same, with everything that can be chosen; for tests, simulation and measurements.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use hence_e2e::suite::Ended;
-use hence_e2e::{Server, clock, server};
+use hence_e2e::{Build, Server, clock, server};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
@@ -73,7 +73,7 @@ pub(crate) fn case_09_holder_paused_longer_than_its_lease() -> Result<Ended> {
         .api()
         .submit(&json!({"id": "job", "queue": "q", "retry": retry, "keep_result": true}))?;
     let url = format!("http://{}", server.address());
-    let mut worker = server::command(&[]);
+    let mut worker = server::command(Build::Normal, &[]);
     worker.args(["--server", &url, "work", "q", "--once", "--lease", "1s", "--keep-output"]);
     worker.args(["--name", "sleeper", "--", "sh", "-c", "sleep 0.6; echo sleeper"]);
     let mut worker = worker.stdin(Stdio::null()).stdout(Stdio::null()).spawn()?;

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::Args;
+use hence_fail::{Point, reach};
 use hence_server::config::StoreChoice;
 use hence_server::{Config, ServeError, Server, telemetry};
 use hence_store::memory::MemoryStore;
@@ -72,11 +73,13 @@ async fn serve_until_told(
         StoreChoice::Embedded(directory) => open_or_make(directory, output)?,
         StoreChoice::Memory => Arc::new(MemoryStore::new(1)),
     };
+    reach(Point::ServeOpened);
     let capabilities = store.capabilities();
     // Before anything can be asked for: a signal that comes early is not lost.
     let stop = stop_on_signals(output.clone())?;
     let server =
         Server::start(config, store).await.map_err(|error| failure(&error, &config.store))?;
+    reach(Point::ServeReady);
     let address = server.local_addr();
     if let Some(file) = port_file {
         write_port_file(file, address)?;

@@ -131,6 +131,13 @@ impl Config {
         ])
     }
 
+    /// A file with this text and nothing else said: for the fuzz targets.
+    #[cfg(feature = "fuzzing")]
+    pub fn from_text(text: &str) -> Result<Self, ConfigError> {
+        let file = read_text(Path::new("hence.toml"), text)?;
+        values::assemble(&[(Source::File, file)])
+    }
+
     /// The effective configuration as TOML, secrets as `***`, each line with where it came from.
     pub fn print(&self) -> String {
         let mut text = String::new();
@@ -162,6 +169,10 @@ impl Config {
 fn read_file(path: &Path) -> Result<Layer, ConfigError> {
     let text = std::fs::read_to_string(path)
         .map_err(|error| ConfigError::Unreadable { path: path.to_owned(), error })?;
+    read_text(path, &text)
+}
+
+fn read_text(path: &Path, text: &str) -> Result<Layer, ConfigError> {
     let table: toml::Table = text.parse().map_err(|error: toml::de::Error| {
         ConfigError::Syntax { path: path.to_owned(), problem: error.to_string() }
     })?;

@@ -5,6 +5,7 @@ use axum::response::{IntoResponse, Response};
 use hence_core::error::Rejection;
 use hence_core::id::Token;
 use hence_core::limits::LEASE_BATCH_MAX;
+use hence_fail::{Point, reach};
 use http::{StatusCode, Uri};
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -38,12 +39,14 @@ pub(crate) async fn lease(State(app): State<App>, request: Request) -> Result<Re
     if app.drain.has_begun() {
         return Err(Rejection::Draining.into());
     }
+    reach(Point::HttpLease);
     // Whatever is on its way when the wait is given up goes back: the library sees to it.
     let deliveries = tokio::select! {
         biased;
         deliveries = app.client.lease(lease) => deliveries?,
         () = app.drain.begun() => Vec::new(),
     };
+    reach(Point::HttpLeased);
     let answer = LeasedJobsOut { jobs: deliveries.iter().map(LeasedOut::from).collect() };
     Ok(app::json(StatusCode::OK, &answer))
 }
@@ -78,7 +81,10 @@ pub(crate) async fn ack(State(app): State<App>, request: Request) -> Result<Resp
         "" => AckIn::default(),
         text => body::parse(text)?,
     };
-    app.client.ack(token, ack.into_result()?).await?;
+    let result = ack.into_result()?;
+    reach(Point::HttpAck);
+    app.client.ack(token, result).await?;
+    reach(Point::HttpAcked);
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 

@@ -7,6 +7,8 @@ mod cursor;
 mod docs;
 pub(crate) mod errors;
 pub(crate) mod front;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 mod job;
 mod jobs;
 pub(crate) mod kinds;

@@ -9,6 +9,7 @@ use hence_core::effect::Submitted;
 use hence_core::error::Rejection;
 use hence_core::limits::SUBMIT_BATCH_MAX;
 use hence_core::when::{Reading, Understood};
+use hence_fail::{Point, reach};
 use http::{HeaderMap, StatusCode};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -29,7 +30,7 @@ pub(crate) struct BatchIn<'a> {
     /// The jobs, at most 1000.
     #[serde(borrow)]
     #[schema(value_type = Vec<JobIn<'_>>)]
-    jobs: Vec<&'a RawValue>,
+    pub(super) jobs: Vec<&'a RawValue>,
 }
 
 /// One job or many.
@@ -121,7 +122,9 @@ pub(crate) async fn submit(State(app): State<App>, request: Request) -> Result<R
     let job = body::parse::<JobIn<'_>>(text)?;
     let repeat = repeat.map(|key| Idempotency { key, fingerprint: body::fingerprint(&bytes) });
     let (job, understood) = job.into_new_job(&app.reading(), repeat)?;
+    reach(Point::HttpSubmit);
     let added = app.client.add(job).await?;
+    reach(Point::HttpSubmitted);
     Ok(app::json(status_of(&added), &AddedOut::new(&added, understood.as_ref())))
 }
 
@@ -152,7 +155,7 @@ async fn submit_many(app: &App, text: &str, repeat: Option<&str>) -> Result<Resp
 }
 
 /// A job of many, and what was understood by its time when that was in words.
-fn new_job(
+pub(super) fn new_job(
     raw: &RawValue,
     reading: &Reading<'_>,
     repeat: Option<Idempotency>,
@@ -202,12 +205,12 @@ fn status_of(added: &Added) -> StatusCode {
 
 /// A batch has one field, so it is the first: one look tells it from a job, which has no such
 /// field.
-fn is_batch(text: &str) -> bool {
+pub(super) fn is_batch(text: &str) -> bool {
     let inner = text.trim_start().strip_prefix('{').map(str::trim_start);
     inner.is_some_and(|inner| inner.starts_with("\"jobs\""))
 }
 
-fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, Problem> {
+pub(super) fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, Problem> {
     const NAME: &str = "Idempotency-Key";
     let Some(value) = headers.get("idempotency-key") else { return Ok(None) };
     let max = limits::IDEMPOTENCY_KEY_BYTES_MAX;

@@ -107,6 +107,10 @@ impl Block {
         let count_at = payload.len().checked_sub(4)?;
         let restarts = Reader::new(&payload[count_at..]).u32()? as usize;
         let entries_end = count_at.checked_sub(restarts.checked_mul(4)?)?;
+        // Each takes three bytes at least: memory is not reserved for more than can be there.
+        if entries as usize > entries_end / 3 {
+            return None;
+        }
         Some(Block { payload, entries_end, restarts, entries })
     }
 
@@ -227,6 +231,15 @@ impl Rows {
         &self.keys[start as usize..self.places[index].key_end as usize]
     }
 
+    pub(super) fn last_key(&self) -> Option<&[u8]> {
+        self.places.len().checked_sub(1).map(|last| self.key(last))
+    }
+
+    /// Roughly what they take in a file.
+    pub(super) fn bytes(&self) -> usize {
+        self.payload.len()
+    }
+
     pub(super) fn value(&self, index: usize) -> Option<&[u8]> {
         let entry = &self.places[index].entry;
         (!entry.removed).then(|| &self.payload[entry.value_start..entry.end])
@@ -270,6 +283,16 @@ fn checksum(covered: &[u8], table: u64, offset: u64) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Found by fuzzing: memory for all of them was asked for before the first was read.
+    #[test]
+    fn a_block_that_claims_four_billion_entries_is_damaged() {
+        let mut bytes = sample(3);
+        bytes[8..12].copy_from_slice(&u32::MAX.to_le_bytes());
+        let right = checksum(&bytes[4..], 3, 4096);
+        bytes[..4].copy_from_slice(&right.to_le_bytes());
+        assert!(Block::open(Bytes::from(bytes), 3, 4096).is_none());
+    }
 
     fn sample(entries: u32) -> Vec<u8> {
         let mut builder = BlockBuilder::default();

@@ -4,10 +4,11 @@ use std::path::Path;
 
 use super::disk::Disk;
 use super::error::{Error, Result};
+use super::frame::operations_parse;
 use super::manifest::{Manifest, manifest_path};
 use super::recover::{segment_numbers, take_lock};
 use super::segment::{read_segment, segment_path};
-use super::survey::{Finding, Judge, TornTail, survey};
+use super::survey::{Finding, Judge, Survey, TornTail, survey};
 use super::table::Table;
 use super::table_format::table_path;
 
@@ -64,6 +65,7 @@ fn check_log(disk: &dyn Disk, dir: &Path, manifest: &Manifest, report: &mut Repo
             Ok(image) => {
                 let survey = survey(image);
                 judge.take(&survey);
+                check_operations(&survey, report);
                 report.frames += survey.frames.len() as u64;
                 let operations = survey.frames.iter().map(|(_, frame)| u64::from(frame.count));
                 report.operations += operations.sum::<u64>();
@@ -79,6 +81,16 @@ fn check_log(disk: &dyn Disk, dir: &Path, manifest: &Manifest, report: &mut Repo
     report.findings.extend(verdict.findings);
     report.torn = verdict.torn;
     Ok(())
+}
+
+fn check_operations(survey: &Survey, report: &mut Report) {
+    for (offset, frame) in &survey.frames {
+        if !operations_parse(&survey.image.content[frame.operations.clone()]) {
+            let what = "a record with a right checksum does not parse".to_owned();
+            let file = survey.image.path.clone();
+            report.findings.push(Finding { file, offset: *offset as u64, what });
+        }
+    }
 }
 
 fn check_table(table: &Table, report: &mut Report) {

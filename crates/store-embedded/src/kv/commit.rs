@@ -8,6 +8,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::Bytes;
+use hence_fail::{Point, reach};
 
 use super::batch::WriteBatch;
 use super::error::{Error, Result};
@@ -41,6 +42,7 @@ impl State {
 
     /// Sets the memtable aside to be written out, if anything is in it.
     pub(super) fn freeze(&self, writer: &mut Writer) -> Result<()> {
+        reach(Point::Freeze);
         self.wait_for_frozen_room()?;
         let mut active = write(&self.active);
         if active.is_untouched() {
@@ -64,6 +66,7 @@ impl State {
         batches: &[WriteBatch],
         then: impl FnOnce(),
     ) -> Result<()> {
+        reach(Point::CommitStart);
         let bytes = frame::frame_bytes(batches);
         let bytes_max = self.options.commit_bytes_max.min(FRAME_BYTES_MAX);
         if bytes > bytes_max {
@@ -89,12 +92,14 @@ impl State {
             self.end_with(error);
         }
         stored?;
+        reach(Point::CommitApply);
         let sequence = writer.next_sequence;
         writer.end += writer.buffer.len() as u64;
         writer.next_sequence += 1;
         let note = batches.iter().rev().find_map(WriteBatch::note).cloned();
         let frame = writer.buffer.split().freeze();
         writer.memtable_bytes = self.apply(sequence, &frame, note, batches, then);
+        reach(Point::CommitDone);
         Ok(())
     }
 
@@ -122,6 +127,7 @@ impl State {
 
     /// Goes on to the next ready segment, or waits for one.
     fn next_segment(&self, writer: &mut Writer) -> Result<()> {
+        reach(Point::SegmentSwitch);
         loop {
             let seen = self.bell.count();
             let mut shelf = lock(&self.shelf);

@@ -6,6 +6,8 @@
 
 use std::ops::{Bound, Range};
 
+use hence_fail::{Point, reach};
+
 use super::cursor::{Cursor, Direction, Merge};
 use super::error::{Error, Result};
 use super::flush::Beneath;
@@ -49,6 +51,7 @@ impl State {
 
     /// Merges these tables of the view into one; `merging` is held.
     fn merge(&self, view: &View, runs: Range<usize>) -> Result<bool> {
+        reach(Point::MergeStart);
         let inputs = &view.tables[runs.clone()];
         let beneath =
             if runs.end == view.tables.len() { Beneath::Nothing } else { Beneath::Tables };
@@ -71,6 +74,7 @@ impl State {
         let first_sequence = inputs.last().map_or(0, |table| table.meta.first_sequence);
         let last_sequence = inputs.first().map_or(0, |table| table.meta.last_sequence);
         let meta = writer.map(|writer| writer.finish(first_sequence, last_sequence)).transpose()?;
+        reach(Point::MergeInstall);
         self.install_merge(view, runs, meta)?;
         Ok(true)
     }
@@ -98,6 +102,7 @@ impl State {
                 view.tables.splice(at..at + count, output.clone());
             },
         )?;
+        reach(Point::MergeDone);
         for table in inputs {
             let failed = |cause| Error::fatal("remove", table.path(), cause);
             self.disk.remove(table.path()).map_err(failed)?;

@@ -3,6 +3,8 @@
 use std::ops::Bound;
 use std::sync::Arc;
 
+use hence_fail::{Point, reach};
+
 use super::cursor::{Cursor, Direction, ItemCursor, Merge};
 use super::error::Result;
 use super::manifest::Manifest;
@@ -28,11 +30,13 @@ impl State {
         let Some(memtable) = view.frozen.last() else {
             return Ok(false);
         };
+        reach(Point::FlushStart);
         let beneath = if view.tables.is_empty() { Beneath::Nothing } else { Beneath::Tables };
         let table = match self.write_memtable(memtable, beneath)? {
             Some(meta) => Some(self.open_table(meta)?),
             None => None,
         };
+        reach(Point::FlushInstall);
         self.install_flush(memtable, table)?;
         self.bell.ring();
         Ok(true)
@@ -134,6 +138,7 @@ impl State {
                 view.tables.splice(..0, table.clone());
             },
         )?;
+        reach(Point::FlushDone);
         self.let_go_before(first_segment);
         Ok(())
     }

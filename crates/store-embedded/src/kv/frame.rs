@@ -9,9 +9,9 @@ use std::ops::Range;
 
 use bytes::{Bytes, BytesMut};
 
-use super::batch::WriteBatch;
+use super::batch::{self, WriteBatch};
 use super::bytes_io::Reader;
-use super::limits::FRAME_BUFFER_BYTES;
+use super::limits::{FRAME_BUFFER_BYTES, NUMBER_MAX};
 
 /// Bytes of a frame before its body.
 pub(super) const FRAME_HEAD: usize = 32;
@@ -98,6 +98,19 @@ pub(super) fn parse(segment: &[u8], at: usize) -> Parsed {
     }
 }
 
+/// Whether the operations of a frame can be read. With a right checksum they can, or the writer
+/// has a bug: then the record is not taken for a torn one.
+pub(super) fn operations_parse(operations: &[u8]) -> bool {
+    let mut at = 0;
+    while at < operations.len() {
+        match batch::decode(operations, at) {
+            Some(operation) => at = operation.end,
+            None => return false,
+        }
+    }
+    true
+}
+
 /// The first valid frame of this epoch at or after `from`.
 pub(super) fn find(segment: &[u8], from: usize, epoch: Option<u64>) -> Option<(usize, Frame)> {
     let mut at = from.next_multiple_of(FRAME_ALIGN);
@@ -124,7 +137,7 @@ fn parse_written(segment: &[u8], at: usize) -> Option<Frame> {
     let note = head.u32()?;
     let next = at.checked_add((FRAME_HEAD + body).next_multiple_of(FRAME_ALIGN))?;
     let covered = segment.get(at + 4..next)?;
-    if crc32c::crc32c(covered) != checksum {
+    if crc32c::crc32c(covered) != checksum || sequence > NUMBER_MAX {
         return None;
     }
     let start = at + FRAME_HEAD;

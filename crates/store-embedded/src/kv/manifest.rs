@@ -19,6 +19,7 @@ use bytes::Bytes;
 use super::bytes_io::Reader;
 use super::disk::Disk;
 use super::error::{Error, Result};
+use super::limits::NUMBER_MAX;
 use super::segment::read_file;
 use super::table_format::TableMeta;
 
@@ -139,6 +140,9 @@ fn decode_body(body: &[u8]) -> Option<Manifest> {
         NO_NOTE => None,
         len => Some(Bytes::copy_from_slice(fields.take(len as usize)?)),
     };
+    if [flushed_sequence, first_segment, next_table].iter().any(|number| *number > NUMBER_MAX) {
+        return None;
+    }
     let mut tables = Vec::new();
     for _ in 0..fields.u32()? {
         tables.push(TableMeta {

@@ -86,6 +86,7 @@ mod cursor;
 pub mod disk;
 mod error;
 mod expiring;
+pub(crate) mod failing_disk;
 pub mod fake_disk;
 mod filter;
 mod flush;

@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64};
 use std::sync::{Arc, Mutex, OnceLock, RwLock};
 
 use bytes::{Bytes, BytesMut};
+use hence_fail::{Point, reach};
 
 use super::cache::Cache;
 use super::disk::{Access, Disk, DiskLock};
@@ -57,8 +58,11 @@ pub(super) fn open(
 ) -> Result<(State, OpenReport)> {
     disk.create_dir(dir).map_err(|cause| Error::io("create", dir, cause))?;
     let lock = take_lock(&*disk, dir)?;
+    reach(Point::OpenLocked);
     let (manifest, created) = read_or_create(&disk, dir, &options)?;
+    reach(Point::OpenClean);
     clean_up(&*disk, dir, &manifest)?;
+    reach(Point::OpenTables);
     let mut tables = Vec::new();
     for meta in &manifest.tables {
         let table = Table::open(&*disk, dir, meta.id, manifest.store_id)?;
@@ -68,6 +72,7 @@ pub(super) fn open(
         }
         tables.push(Arc::new(table));
     }
+    reach(Point::OpenReplay);
     let log = replay(&*disk, dir, &manifest, options.memtable_bytes)?;
     let report = OpenReport {
         created,
@@ -207,6 +212,7 @@ fn replay(disk: &dyn Disk, dir: &Path, manifest: &Manifest, memtable_bytes: usiz
         let path = segment_path(dir, manifest.first_segment);
         return Err(Error::corrupt(&path, 0, "the segment is missing"));
     }
+    reach(Point::OpenTail);
     settle_tail(disk, &replayed, &verdict)?;
     replayed.into_log(disk, verdict)
 }

@@ -26,6 +26,15 @@ pub(super) struct TableSalvage {
     pub(super) lost: Vec<(Range<u64>, Option<u64>)>,
 }
 
+impl TableSalvage {
+    /// Whether these rows are in order, and behind all that was kept so far: a table is sorted.
+    fn is_followed_by(&self, rows: &Rows) -> bool {
+        let last = self.rows.iter().rev().find_map(Rows::last_key);
+        let behind = last.is_none_or(|last| rows.len() == 0 || last < rows.key(0));
+        behind && (1..rows.len()).all(|row| rows.key(row - 1) < rows.key(row))
+    }
+}
+
 /// Reads the sound blocks of a table, with the help of its index if that is sound.
 pub(super) fn salvage_table(
     disk: &dyn Disk,
@@ -60,12 +69,13 @@ pub(super) fn salvage_segment(
 
 /// The frames and bad stretches of a segment in the order of their offsets.
 pub(super) enum Piece<'a> {
-    Frame(&'a Frame),
+    Frame(usize, &'a Frame),
     Bad(&'a Range<usize>),
 }
 
 pub(super) fn pieces(survey: &Survey) -> Vec<Piece<'_>> {
-    let frames = survey.frames.iter().map(|(offset, frame)| (*offset, Piece::Frame(frame)));
+    let frames =
+        survey.frames.iter().map(|(offset, frame)| (*offset, Piece::Frame(*offset, frame)));
     let bad = survey.bad.iter().map(|range| (range.start, Piece::Bad(range)));
     let mut pieces: Vec<_> = frames.chain(bad).collect();
     pieces.sort_by_key(|(offset, _)| *offset);
@@ -75,7 +85,8 @@ pub(super) fn pieces(survey: &Survey) -> Vec<Piece<'_>> {
 fn with_index(table: &Table) -> TableSalvage {
     let mut salvage = TableSalvage { rows: Vec::new(), lost: Vec::new() };
     for place in table.blocks() {
-        match table.block(place).ok().and_then(|block| block.rows()) {
+        let rows = table.block(place).ok().and_then(|block| block.rows());
+        match rows.filter(|rows| salvage.is_followed_by(rows)) {
             Some(rows) => salvage.rows.push(rows),
             None => {
                 let range = place.offset..place.offset + u64::from(place.bytes);
@@ -92,7 +103,8 @@ fn without_index(content: &Bytes, table: u64) -> TableSalvage {
     let mut at = 0;
     let mut lost_from = None;
     while at < content.len() {
-        match block_at(content, at, table) {
+        let found = block_at(content, at, table);
+        match found.filter(|(rows, _)| salvage.is_followed_by(rows)) {
             Some((rows, end)) => {
                 if let Some(start) = lost_from.take() {
                     salvage.lost.push((start..at as u64, None));

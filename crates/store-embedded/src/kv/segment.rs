@@ -14,7 +14,7 @@ use bytes::Bytes;
 use super::bytes_io::Reader;
 use super::disk::{Access, Disk, DiskFile};
 use super::error::{Error, Result};
-use super::limits::{READ_CHUNK_BYTES, WRITE_CHUNK_BYTES};
+use super::limits::{NUMBER_MAX, READ_CHUNK_BYTES, WRITE_CHUNK_BYTES};
 
 /// Bytes of a segment before its first frame.
 pub(super) const SEGMENT_HEAD: usize = 64;
@@ -124,7 +124,7 @@ pub(super) fn segment_path(dir: &Path, number: u64) -> PathBuf {
 /// The number in a segment's file name.
 pub(super) fn segment_number(name: &str) -> Option<u64> {
     let digits = name.strip_suffix(SUFFIX)?;
-    let number = digits.parse().ok()?;
+    let number = digits.parse().ok().filter(|number| *number <= NUMBER_MAX)?;
     (format!("{number:010}") == digits).then_some(number)
 }
 

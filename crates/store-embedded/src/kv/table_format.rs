@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 
 use super::bytes_io::Reader;
 use super::error::{Error, Result};
+use super::limits::NUMBER_MAX;
 
 /// Bytes of the footer, at the very end of the file.
 pub(super) const FOOTER_BYTES: usize = 120;
@@ -74,7 +75,7 @@ pub(super) fn table_path(dir: &Path, id: u64) -> PathBuf {
 /// The number in a table's file name.
 pub(super) fn table_number(name: &str) -> Option<u64> {
     let digits = name.strip_suffix(SUFFIX)?;
-    let number = digits.parse().ok()?;
+    let number = digits.parse().ok().filter(|number| *number <= NUMBER_MAX)?;
     (format!("{number:010}") == digits).then_some(number)
 }
 

@@ -348,6 +348,8 @@ impl Field<'_> {
             Some(step) => {
                 let step = self.step(step, last - first)?;
                 let start = spread::place(schedule, self.unit, first, first + step - 1);
+                // A step that hits once is written as the value it hits: `16-23/20` is refused.
+                let (last, step) = if start + step > last { (start, 1) } else { (last, step) };
                 Term::Range { first: start, last, step }
             }
         }))

@@ -160,3 +160,30 @@ fn a_crash_during_repair_loses_nothing() {
         assert_eq!(contents(&kv).expect("reads"), states(50)[50], "call {call}");
     }
 }
+
+/// Found by fuzzing: check called such a store sound, open refused it, and repair panicked.
+#[test]
+fn a_record_with_a_right_checksum_that_does_not_parse() {
+    let disk = FakeDisk::new();
+    let kv = open_new(&disk);
+    for number in 0..3 {
+        kv.commit(&put(&format!("key-{number}"), "value")).expect("commits");
+    }
+    drop(kv);
+    let path = dir().join("0000000001.log");
+    let mut content = disk.content(&path).expect("a file");
+    let second = 64 + 56..64 + 2 * 56;
+    // The tag of its only operation.
+    content[second.start + 32] = 0xff;
+    let checksum = crc32c::crc32c(&content[second.start + 4..second.end]);
+    content[second.start..second.start + 4].copy_from_slice(&checksum.to_le_bytes());
+    disk.set_content(&path, &content);
+    let findings = check(dir(), &disk).expect("reads").findings;
+    assert_eq!(findings.first().map(|found| found.offset), Some(second.start as u64));
+    assert!(open(&disk).is_err(), "a record is not skipped because it cannot be read");
+    let report = run_repair(&disk);
+    let [lost] = report.given_up.as_slice() else { panic!("{report:?}") };
+    assert_eq!((lost.from, lost.to), (second.start as u64, second.end as u64));
+    let (kv, _) = open(&disk).expect("opens");
+    assert_eq!(contents(&kv).expect("reads").len(), 2);
+}
