@@ -137,7 +137,10 @@ fn parse_written(segment: &[u8], at: usize) -> Option<Frame> {
     let note = head.u32()?;
     let next = at.checked_add((FRAME_HEAD + body).next_multiple_of(FRAME_ALIGN))?;
     let covered = segment.get(at + 4..next)?;
-    if crc32c::crc32c(covered) != checksum || sequence > NUMBER_MAX {
+    if crc32c::crc32c(covered) != checksum {
+        return None;
+    }
+    if sequence > NUMBER_MAX {
         return None;
     }
     let start = at + FRAME_HEAD;
