@@ -114,7 +114,7 @@ pub enum Request {
         /// For how long; the job's own timeout when not given.
         lease: Option<Millis>,
     },
-    /// Hold a lease longer, from now on for this time.
+    /// Hold a lease longer, from now on for this time; it never becomes shorter by it.
     Extend {
         /// Which lease.
         token: Token,

@@ -314,7 +314,7 @@ impl Client {
         self.inner.mailbox.lease(call, wait).await
     }
 
-    /// Holds a lease longer: until so long from now. Says when it ends.
+    /// Holds a lease longer: until so long from now, never shorter than it was. Says when it ends.
     pub async fn extend(&self, token: Token, lease: Millis) -> Result<Timestamp, Error> {
         match self.inner.mailbox.ask(Request::Extend { token, lease }).await? {
             Answer::Extended(until) => Ok(until),

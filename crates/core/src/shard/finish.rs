@@ -108,10 +108,14 @@ impl Shard {
         if lease < limits::LEASE_MIN || lease > limits::LEASE_MAX {
             return Err(Rejection::out_of_range("lease", limits::LEASE_MIN, limits::LEASE_MAX));
         }
-        let (number, _) = self.lease_of(token).ok_or(Rejection::StaleToken)?;
+        let (number, held) = self.lease_of(token).ok_or(Rejection::StaleToken)?;
+        let (before, until) = (held.until, now.plus(lease));
+        if until <= before {
+            // To extend is never to shorten: another part of the worker may count on the rest.
+            return Ok(Answer::Extended(before));
+        }
         let entry = &self.jobs[&number];
         let (queue, place) = (entry.job.name.queue.clone(), entry.place());
-        let until = now.plus(lease);
         self.change(Change::LeaseExtended { queue, place, token, until });
         Ok(Answer::Extended(until))
     }

@@ -62,8 +62,8 @@ impl Model {
                 let Life::Running { until: end, .. } = &mut self.live(number).life else {
                     unreachable!("it runs")
                 };
-                *end = until;
-                Expected::Until(until)
+                *end = until.max(*end);
+                Expected::Until(*end)
             }),
             Request::Ack { token, .. } => self.ack(*token),
             Request::Nack { token, how, random, .. } => self.nack(*token, *how, *random),

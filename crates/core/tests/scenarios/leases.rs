@@ -71,6 +71,17 @@ fn a_lease_can_be_extended_in_time() {
 }
 
 #[test]
+fn to_extend_a_lease_is_never_to_shorten_it() {
+    let mut world = world();
+    world.put(pull("a"));
+    let token = world.take_one().lease.token;
+    assert_eq!(world.extend(token, 5_000), Ok(Answer::Extended(at(5_000))));
+    assert_eq!(world.extend(token, 1_000), Ok(Answer::Extended(at(5_000))));
+    world.at(4_999);
+    assert_eq!(world.state("a"), "running");
+}
+
+#[test]
 fn a_lease_has_a_least_and_a_greatest_length() {
     let mut world = world();
     world.put(pull("a"));

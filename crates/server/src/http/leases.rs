@@ -104,7 +104,7 @@ pub(crate) async fn nack(State(app): State<App>, request: Request) -> Result<Res
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 
-/// Holds a lease longer: until so long from now.
+/// Holds a lease longer: until so long from now, and never shorter than it was.
 #[utoipa::path(
     post, path = "/v1/leases/{token}/extend", tag = "leases", operation_id = "extend",
     params(("token" = String, Path, description = "The token of the lease", example = "0.1.42")),
