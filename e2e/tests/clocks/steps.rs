@@ -137,7 +137,7 @@ pub(crate) fn schedules_tick_once_however_the_clock_jumps() -> Result<Ended> {
     with_clock(|faked| {
         let receiver = Receiver::start()?;
         let mut api = faked.server.api();
-        let schedule = json!({"every": "1s", "job": {"url": receiver.url("/tick")}});
+        let schedule = json!({"when": "every second", "job": {"url": receiver.url("/tick")}});
         let made = api.json("PUT", "/v1/schedules/beat", &schedule)?;
         ensure!(matches!(made.status, 200 | 201), "{made:?}");
         receiver.wait_count(2, SOON)?;
