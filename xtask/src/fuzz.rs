@@ -3,8 +3,11 @@
 //! found.
 
 use std::fs;
+use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::{Mutex, PoisonError};
+use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
@@ -70,16 +73,26 @@ pub(crate) fn command(root: &Path, args: &[&str]) -> Result<bool> {
     Ok(fallen.is_empty())
 }
 
-/// Every target for so many seconds; the names of those that fell, with the reason.
+/// Every target for so many seconds, one on each processor at a time; the names of those that
+/// fell, with the reason.
 pub(crate) fn short(root: &Path, seconds: u32) -> Result<Vec<String>> {
     let runner = build(root)?;
-    let mut fallen = Vec::new();
-    for name in targets(root)? {
-        if let Err(error) = fuzz(root, &runner, &name, seconds) {
-            fallen.push(format!("{name}: {error:#}"));
+    let waiting = Mutex::new(targets(root)?);
+    let fallen = Mutex::new(Vec::new());
+    let next = || waiting.lock().unwrap_or_else(PoisonError::into_inner).pop();
+    thread::scope(|scope| {
+        for _ in 0..thread::available_parallelism().map_or(1, NonZero::get) {
+            scope.spawn(|| {
+                while let Some(name) = next() {
+                    if let Err(error) = fuzz(root, &runner, &name, seconds) {
+                        let mut fallen = fallen.lock().unwrap_or_else(PoisonError::into_inner);
+                        fallen.push(format!("{name}: {error:#}"));
+                    }
+                }
+            });
         }
-    }
-    Ok(fallen)
+    });
+    Ok(fallen.into_inner().unwrap_or_else(PoisonError::into_inner))
 }
 
 fn parse<'a>(args: &[&'a str]) -> Result<Asked<'a>> {
