@@ -173,10 +173,13 @@ fn goes_on(faked: &Faked, receiver: &Receiver) -> Result<()> {
     receiver.wait_for("goes-on", 1, SOON).map(drop)
 }
 
+/// Each was answered once. A delivery during which the clock leaps over its deadline is cut off
+/// and made again: it has no answer.
 fn once_each(receiver: &Receiver, ids: &[&str]) -> Result<()> {
     clock::sleep_ms(300);
     for id in ids {
-        let arrivals = receiver.of(id);
+        let mut arrivals = receiver.of(id);
+        arrivals.retain(|arrival| arrival.status.is_some());
         ensure!(arrivals.len() == 1, "{id} came {} times: {arrivals:?}", arrivals.len());
     }
     Ok(())

@@ -17,6 +17,9 @@ const SOON: Duration = Duration::from_secs(20);
 /// Room for the log's reserve of 64 MiB and a little more.
 const DISK_MIB: u64 = 144;
 
+/// Segments of the log when its reserve is whole: the one that is written to, and four.
+const SEGMENTS: usize = 5;
+
 /// A small file system in memory; gone with its value.
 struct SmallDisk(tempfile::TempDir);
 
@@ -29,6 +32,13 @@ impl SmallDisk {
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         ensure!(output.status.success(), "mount says: {}", said.trim());
         Ok(SmallDisk(dir))
+    }
+
+    /// How many segments of the log there are.
+    fn segments(&self) -> usize {
+        let Ok(entries) = fs::read_dir(self.0.path().join("data")) else { return 0 };
+        let is_segment = |path: &Path| path.extension().is_some_and(|ending| ending == "log");
+        entries.flatten().filter(|entry| is_segment(&entry.path())).count()
     }
 
     /// Takes all space that is left.
@@ -68,6 +78,9 @@ pub(crate) fn a_full_disk_refuses_work_and_goes_on() -> Result<Ended> {
 fn live_on_a_full_disk(server: &Server, disk: &SmallDisk) -> Result<()> {
     let receiver = Receiver::start()?;
     let mut api = server.api();
+    // Filled any earlier, the disk would have no reserve from which work could be finished.
+    let reserved = clock::until(SOON, || (disk.segments() >= SEGMENTS).then_some(()));
+    reserved.context("the log's reserve was never made")?;
     let filler = disk.fill()?;
     let pid = server.pid();
     // Jobs of half a megabyte until there is no room for more.
