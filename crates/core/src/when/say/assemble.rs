@@ -347,6 +347,9 @@ fn fits_evenly(n: u32, unit: Unit) -> bool {
 }
 
 fn uneven(n: u32, unit: Unit, span: &Range<usize>) -> Problem {
+    if n == 0 {
+        return Problem::new(span.clone(), "an interval lasts at least 100ms");
+    }
     let (name, whole) = match unit {
         Unit::Hour => ("hours", "a day"),
         Unit::Minute => ("minutes", "an hour"),
@@ -404,6 +407,9 @@ fn hour_lines(
         let minutes = if minutes.is_empty() { zero.clone() } else { list(minutes) };
         return Ok(alloc::vec![(zero, minutes, step(n))]);
     };
+    if n == 0 {
+        return Err(uneven(n, Unit::Hour, span));
+    }
     // Counted from the start of the window, at its minute unless minutes are said.
     let minutes = if minutes.is_empty() { alloc::vec![from % 60] } else { minutes.to_vec() };
     let mut by_hours: BTreeMap<Vec<u32>, Vec<u32>> = BTreeMap::new();
