@@ -141,7 +141,12 @@ pub enum Request {
     },
     /// Put a schedule, new or changed, whole. Only a pause stays as it is unless one is given, and
     /// what is counted from when it was said goes on when it is said again.
-    PutSchedule(Box<Schedule>),
+    PutSchedule {
+        /// What is put. A pause of the one before stays, unless this one has its own.
+        schedule: Box<Schedule>,
+        /// Whether it ticks from now on, also if the one before was paused.
+        wake: bool,
+    },
     /// Remove a schedule and its ledger; jobs it made stay.
     RemoveSchedule(ScheduleId),
     /// Stop a schedule's ticking.

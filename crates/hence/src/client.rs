@@ -348,7 +348,17 @@ impl Client {
     /// Puts a schedule, new or changed, whole: policies that are not given are the defaults again.
     /// Only a pause stays as it is, unless the schedule has one.
     pub async fn put_schedule(&self, new: Schedule) -> Result<ScheduleState, Error> {
-        schedule(self.inner.mailbox.ask(Request::PutSchedule(Box::new(new))).await?)
+        self.put(new, false).await
+    }
+
+    /// The same, and it ticks from now on, also if it was paused.
+    pub async fn put_schedule_awake(&self, new: Schedule) -> Result<ScheduleState, Error> {
+        self.put(new, true).await
+    }
+
+    async fn put(&self, new: Schedule, wake: bool) -> Result<ScheduleState, Error> {
+        let request = Request::PutSchedule { schedule: Box::new(new), wake };
+        schedule(self.inner.mailbox.ask(request).await?)
     }
 
     /// Removes a schedule and its ledger; jobs it made stay.

@@ -304,7 +304,7 @@ impl Shard {
             Request::Nack { token, reason, how, random } => {
                 self.nack(now, token, reason, how, random)
             }
-            Request::PutSchedule(schedule) => self.put_schedule(now, *schedule),
+            Request::PutSchedule { schedule, wake } => self.put_schedule(now, *schedule, wake),
             Request::RemoveSchedule(id) => self.remove_schedule(id),
             Request::PauseSchedule { id, note } => self.pause_schedule(now, &id, &note),
             Request::ResumeSchedule(id) => self.resume_schedule(now, &id),
@@ -379,7 +379,7 @@ fn subject_of(request: &Request) -> Option<&JobName> {
         | Request::Extend { .. }
         | Request::Ack { .. }
         | Request::Nack { .. }
-        | Request::PutSchedule(_)
+        | Request::PutSchedule { .. }
         | Request::RemoveSchedule(_)
         | Request::PauseSchedule { .. }
         | Request::ResumeSchedule(_)

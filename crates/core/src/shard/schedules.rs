@@ -23,6 +23,7 @@ impl Shard {
         &mut self,
         now: Timestamp,
         mut schedule: Schedule,
+        wake: bool,
     ) -> Result<Answer, Rejection> {
         schedule.check()?;
         let is_new = !self.schedules.contains_key(&schedule.id);
@@ -38,6 +39,9 @@ impl Shard {
             None => ScheduleState::new(Arc::new(schedule), now),
             Some(old) => {
                 schedule.go_on_from(&old.schedule);
+                if wake {
+                    schedule.paused = None;
+                }
                 self.changed(now, old, schedule)
             }
         };

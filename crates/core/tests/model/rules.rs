@@ -67,7 +67,7 @@ impl Model {
             }),
             Request::Ack { token, .. } => self.ack(*token),
             Request::Nack { token, how, random, .. } => self.nack(*token, *how, *random),
-            Request::PutSchedule(schedule) => self.put_schedule(schedule),
+            Request::PutSchedule { schedule, .. } => self.put_schedule(schedule),
             Request::RemoveSchedule(id) => self.schedule_at(id).map(|at| {
                 self.schedules.remove(at);
                 Expected::Done

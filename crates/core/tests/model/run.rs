@@ -190,7 +190,7 @@ impl Run {
         match step {
             Step::PutSchedule { id, key, paused, ticks, late_by } => {
                 let start = (now / TICK_MS - late_by) * TICK_MS;
-                Request::PutSchedule(Box::new(Schedule {
+                let schedule = Box::new(Schedule {
                     id: self.schedule_id(id),
                     plan: every(start, ticks * TICK_MS as u64),
                     queue: queue_name("mail"),
@@ -198,7 +198,8 @@ impl Run {
                     template: JobSpec::new(Target::Worker),
                     paused: paused.then(|| Pause { note: "".into(), since: at(now) }),
                     ..schedule("s", 0, 1_000)
-                }))
+                });
+                Request::PutSchedule { schedule, wake: false }
             }
             Step::RemoveSchedule(id) => {
                 let removed = Request::RemoveSchedule(self.schedule_id(id));

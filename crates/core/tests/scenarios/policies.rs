@@ -500,3 +500,18 @@ fn the_self_check_finds_what_neither_ticks_nor_says_why() {
     world.at(120_000);
     assert_eq!(unsound(&mut world), ["s", "t"], "overdue");
 }
+
+#[test]
+fn a_schedule_can_be_put_and_woken_in_one_step() {
+    let mut world = world();
+    world.put_schedule(every_second(|_| {}));
+    world.at(1_000);
+    world.pause("s");
+    world.at(4_500);
+    let schedule = Box::new(every_second(|s| s.misfire = Misfire::Skip));
+    let put = world.call(Request::PutSchedule { schedule, wake: true });
+    assert!(put.is_ok(), "{put:?}");
+    world.at(5_000);
+    let ledger = ledger(&world);
+    assert_eq!(ledger[1..], ["2-4 paused 3", "5 ran"], "{ledger:?}");
+}

@@ -222,7 +222,8 @@ fn schedules_are_listed_in_order() {
 #[test]
 fn a_schedule_too_fast_is_refused() {
     let mut world = world();
-    let reply = world.call(Request::PutSchedule(Box::new(schedule("s", 0, 99))));
+    let schedule = Box::new(schedule("s", 0, 99));
+    let reply = world.call(Request::PutSchedule { schedule, wake: false });
     assert!(matches!(reply, Err(Rejection::Invalid { .. })));
     assert!(world.disk.schedules.is_empty());
 }

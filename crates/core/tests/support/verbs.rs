@@ -162,7 +162,8 @@ impl World {
     }
 
     pub(crate) fn put_schedule(&mut self, schedule: Schedule) -> ScheduleState {
-        schedule_state(self.call(Request::PutSchedule(Box::new(schedule))))
+        let schedule = Box::new(schedule);
+        schedule_state(self.call(Request::PutSchedule { schedule, wake: false }))
     }
 
     pub(crate) fn pause(&mut self, id: &str) -> ScheduleState {

@@ -76,19 +76,19 @@ pub(crate) async fn put(State(app): State<App>, request: Request) -> Result<Resp
     let id = only_id_of(request.uri())?;
     let bytes = body::read(request, limits::BODY_BYTES_MAX).await?;
     let reader = app.clone();
-    let name = id.clone();
     // A large calendar takes a moment, in which other requests are to be served.
     let read = tokio::task::spawn_blocking(move || {
         let new = body::parse::<ScheduleIn<'_>>(body::text(&bytes)?)?;
-        new.into_schedule(name, &reader.reading())
+        new.into_schedule(id, &reader.reading())
     });
     let read = read.await.map_err(|error| Problem::new(kinds::INTERNAL, error.to_string()))?;
     let ScheduleAsked { schedule, wake } = read?;
-    let state = app.client.put_schedule(schedule).await?;
-    if wake && state.schedule.paused.is_some() {
-        return Ok(shown(&app.client.resume_schedule(id).await?));
-    }
-    Ok(shown(&state))
+    let put = if wake {
+        app.client.put_schedule_awake(schedule).await
+    } else {
+        app.client.put_schedule(schedule).await
+    };
+    Ok(shown(&put?))
 }
 
 /// Removes a schedule; jobs it made stay.
