@@ -2,15 +2,15 @@
 
 use std::collections::BTreeSet;
 use std::os::unix::process::ExitStatusExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitStatus;
 use std::sync::OnceLock;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
-use hence_e2e::{Build, Receiver, Server, Setup, clock};
+use hence_e2e::{Build, Receiver, Server, Setup, clock, server};
 use hence_fail::{OnError, Point};
-use serde_json::json;
+use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::judge;
@@ -241,19 +241,29 @@ fn make_seed() -> Result<TempDir> {
         let jobs: Vec<_> = jobs.iter().map(job).collect();
         server.api().post("/v1/jobs", &json!({ "jobs": jobs }))?.expect(207)?;
     }
-    let table = |name: PathBuf| name.extension().is_some_and(|ending| ending == "table");
+    // A table counts once the manifest names it, which is a moment after it has its name.
     let flushed = clock::until(FIRES_WITHIN, || {
-        let mut files = std::fs::read_dir(&data).ok()?.flatten();
-        files.any(|file| table(file.path())).then_some(())
+        server.kill().ok()?;
+        let has_tables = tables_in(&data).ok()? > 0;
+        if !has_tables {
+            server.restart().ok()?;
+        }
+        has_tables.then_some(())
     });
     flushed.context("nothing was written out as a table")?;
-    server.kill()?;
     for leftover in ["segment-0000000099.tmp", "table-0000000099.tmp"] {
         std::fs::write(data.join(leftover), "unfinished")?;
     }
     let seed = tempfile::tempdir()?;
     copy_dir(&data, seed.path())?;
     Ok(seed)
+}
+
+/// The tables that a start will open.
+fn tables_in(data: &Path) -> Result<u64> {
+    let checked = server::hence(&["store", "check", "--json", &data.display().to_string()])?;
+    let found: Value = serde_json::from_slice(&checked.stdout)?;
+    found["tables"].as_u64().with_context(|| format!("no count of tables in {found}"))
 }
 
 fn copy_dir(from: &Path, to: &Path) -> Result<()> {
