@@ -9,16 +9,16 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Poll;
 
 use futures::FutureExt;
-use hence_core::id::{Epoch, JobName, JobNumber, QueueName, ShardId};
+use hence_core::id::{Epoch, JobName, JobNumber, LetterId, QueueName, ShardId};
 use hence_core::job::AttemptRecord;
 use hence_core::schedule::OccurrenceRecord;
-use hence_core::time::Timestamp;
+use hence_core::time::{Millis, Timestamp};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
 use crate::{
-    Answer, Capabilities, ErrorKind, LedgerRequest, ListRequest, LiveJob, Page, Place, Pressure,
-    Recovered, ShardBatch, Store, StoreError, StoredJob,
+    Answer, Capabilities, ErrorKind, LedgerRequest, Letter, ListRequest, LiveJob, Page, Place,
+    Pressure, Recovered, ShardBatch, Store, StoreError, StoredJob,
 };
 
 /// How often what goes wrong: probabilities per call, each from 0 to 1. The three last exclude each
@@ -239,6 +239,18 @@ impl<S: Store + ?Sized> Store for Faulty<S> {
 
     fn release(&self, shard: ShardId, epoch: Epoch) -> Answer<'_, ()> {
         self.call(move |inner| inner.release(shard, epoch))
+    }
+
+    fn renew(&self, shard: ShardId, epoch: Epoch, tenure: Millis) -> Answer<'_, Option<Timestamp>> {
+        self.call(move |inner| inner.renew(shard, epoch, tenure))
+    }
+
+    fn letters(&self, after: LetterId, limit: usize) -> Answer<'_, Vec<Letter>> {
+        self.call(move |inner| inner.letters(after, limit))
+    }
+
+    fn await_letters(&self) -> Answer<'_, ()> {
+        self.inner.await_letters()
     }
 
     fn pressure(&self) -> Pressure {

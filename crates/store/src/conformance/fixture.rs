@@ -56,6 +56,8 @@ impl Fixture {
         let store = harness.open().await.expect("the store opens");
         let mut capabilities = store.capabilities();
         capabilities.persistent = harness.keeps(&capabilities);
+        // Nothing is written before the answer is polled.
+        capabilities.inbox &= harness.write_letter("").is_some();
         Fixture { harness, capabilities, store: Some(store), owners: BTreeMap::new() }
     }
 
