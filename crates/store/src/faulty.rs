@@ -35,6 +35,8 @@ pub struct Faults {
     pub timed_out: f64,
     /// The call was executed, and no answer ever comes: the caller must give up by itself.
     pub lost: f64,
+    /// Only commits meet them.
+    pub only_commits: bool,
 }
 
 /// How often what went wrong.
@@ -69,6 +71,10 @@ pub struct Faulty<S: ?Sized = dyn Store> {
 struct Fortune {
     polls: u32,
     end: End,
+}
+
+impl Fortune {
+    const GOOD: Fortune = Fortune { polls: 0, end: End::Fine };
 }
 
 #[derive(Clone, Copy)]
@@ -115,7 +121,7 @@ impl<S: Store + ?Sized> Faulty<S> {
         let end: f64 = dice.random();
         drop(dice);
         self.calls.fetch_add(1, Ordering::Relaxed);
-        let mut fortune = Fortune { polls: 0, end: End::Fine };
+        let mut fortune = Fortune::GOOD;
         if delay < self.faults.delayed {
             self.delayed.fetch_add(1, Ordering::Relaxed);
             fortune.polls = 1 + (polls * f64::from(self.faults.delay_polls_max)) as u32;
@@ -136,7 +142,15 @@ impl<S: Store + ?Sized> Faulty<S> {
         &'a self,
         call: impl FnOnce(&'a S) -> Answer<'a, T> + Send + 'a,
     ) -> Answer<'a, T> {
-        let Fortune { polls, end } = self.draw();
+        let fortune = if self.faults.only_commits { Fortune::GOOD } else { self.draw() };
+        self.meet(fortune, call)
+    }
+
+    fn meet<'a, T: Send + 'a>(
+        &'a self,
+        Fortune { polls, end }: Fortune,
+        call: impl FnOnce(&'a S) -> Answer<'a, T> + Send + 'a,
+    ) -> Answer<'a, T> {
         async move {
             come_back(polls).await;
             if let End::Refused = end {
@@ -182,7 +196,8 @@ impl<S: Store + ?Sized> Store for Faulty<S> {
     }
 
     fn commit(&self, batches: Vec<ShardBatch>) -> Answer<'_, ()> {
-        self.call(move |inner| inner.commit(batches))
+        let fortune = self.draw();
+        self.meet(fortune, move |inner| inner.commit(batches))
     }
 
     fn due(

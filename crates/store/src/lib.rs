@@ -54,10 +54,12 @@ pub mod conformance;
 pub mod error;
 pub mod faulty;
 pub mod memory;
+pub mod moving;
 
 pub use error::{ErrorKind, StoreError};
 pub use faulty::{FaultCounts, Faults, Faulty};
 pub use memory::MemoryStore;
+pub use moving::Moving;
 
 /// What an engine answers.
 pub type Answer<'a, T> = BoxFuture<'a, Result<T, StoreError>>;
@@ -289,6 +291,17 @@ pub struct Recovered {
     pub schedules: Vec<ScheduleState>,
     /// Running jobs, and waiting jobs that hold their key, by number.
     pub active: Vec<LiveJob>,
+}
+
+impl Recovered {
+    /// The same, with the lists whose order is not promised in one that can be compared.
+    #[must_use]
+    pub fn sorted(mut self) -> Self {
+        self.counts.sort_by(|a, b| a.0.cmp(&b.0));
+        self.queues.sort_by(|a, b| a.0.cmp(&b.0));
+        self.schedules.sort_by(|a, b| a.schedule.id.cmp(&b.schedule.id));
+        self
+    }
 }
 
 /// Which records of a ledger, which page.

@@ -51,6 +51,7 @@ mod history;
 mod letters;
 mod lookup;
 mod model;
+mod moving;
 mod order;
 mod ownership;
 mod paging;
@@ -124,6 +125,7 @@ pub fn cases() -> impl Iterator<Item = &'static Case> {
         reopen::CASES,
         concurrency::CASES,
         model::CASES,
+        moving::CASES,
     ];
     topics.into_iter().flatten()
 }
