@@ -6,8 +6,8 @@
 //! ([decision 8](../../../docs/decisions/0008-append-and-drop.md)).
 //!
 //! Reading order: [`slots`] where rows lie, [`draft`] what a batch comes to, [`rows`] rows and what
-//! they stand for, [`leases`] and [`fold`] what commits come to. None of these knows a dialect.
-#![expect(dead_code, reason = "what a dialect runs on, before the first one")]
+//! they stand for, [`leases`] and [`fold`] what commits come to. None of these knows a dialect;
+//! [`postgres`] is one.
 
 mod draft;
 mod fold;
@@ -15,8 +15,10 @@ mod leases;
 pub mod limits;
 mod migrate;
 mod names;
+pub mod postgres;
 mod rows;
 mod slots;
+mod url;
 
 pub use migrate::{Applied, Direction, Step};
 pub use names::SqlName;
