@@ -106,10 +106,7 @@ impl std::fmt::Debug for PostgresStore {
 
 /// Opens the store behind `postgres://role@host/database?schema=hence`, and makes it when it is not
 /// there.
-pub fn open(
-    url: &str,
-    options: &Options,
-) -> BoxFuture<'static, Result<PostgresStore, StoreError>> {
+pub fn open(url: &str, options: &Options) -> BoxFuture<'static, Result<PostgresStore, StoreError>> {
     let (url, options) = (PostgresUrl::parse(url), options.clone());
     async move {
         let url = url?;
@@ -205,8 +202,7 @@ impl Threads {
     fn start() -> Result<Self, StoreError> {
         let mut builder = tokio::runtime::Builder::new_multi_thread();
         let runtime = builder.worker_threads(2).thread_name("hence-postgres").enable_all().build();
-        let failed =
-            |error| StoreError::caused_by(ErrorKind::Unavailable, "start threads", error);
+        let failed = |error| StoreError::caused_by(ErrorKind::Unavailable, "start threads", error);
         Ok(Threads(Some(runtime.map_err(failed)?)))
     }
 
@@ -261,6 +257,7 @@ impl Store for PostgresStore {
             tier: self.tier,
             shared: true,
             persistent: true,
+            inbox: false,
             shards: self.shards,
             notes: self.notes.clone(),
         }
