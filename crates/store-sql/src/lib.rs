@@ -22,3 +22,4 @@ mod url;
 
 pub use migrate::{Applied, Direction, Step};
 pub use names::SqlName;
+pub use slots::Slots;
