@@ -27,6 +27,7 @@ use hence_store::{ErrorKind, Store, StoreError};
 
 pub use migrate::{Applied, Direction, Step};
 pub use names::SqlName;
+pub use slots::Slots;
 
 /// Opens the store behind this address, and makes it when it is not there.
 pub async fn open(url: &str, now: Timestamp) -> Result<Arc<dyn Store>, StoreError> {

@@ -37,7 +37,8 @@ impl PostgresUrl {
             parts.take(pair)?;
         }
         let rest = parts.rest.join("&");
-        let address = if rest.is_empty() { address.to_string() } else { format!("{address}?{rest}") };
+        let address =
+            if rest.is_empty() { address.to_string() } else { format!("{address}?{rest}") };
         let config = address.parse::<tokio_postgres::Config>();
         let mut config = config.map_err(|error| refused(&format!("store URL: {error}")))?;
         if config.get_hosts().is_empty() {

@@ -247,10 +247,7 @@ fn jobs<'a>(draft: &'a Draft, layout: &Layout) -> Request<'a> {
         column(all, |it| it.progress.attempts as i32),
     ]);
     values.extend(origins(all, |it| &it.job));
-    values.extend([
-        column(all, |it| it.job.payload.bytes.as_ref()),
-        column(all, JobRow::body),
-    ]);
+    values.extend([column(all, |it| it.job.payload.bytes.as_ref()), column(all, JobRow::body)]);
     Request { sql: INSERT_JOBS, values }
 }
 

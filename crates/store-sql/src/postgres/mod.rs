@@ -14,7 +14,7 @@ use futures::future::BoxFuture;
 use hence_core::change::Place;
 use hence_core::id::{Epoch, JobName, JobNumber, QueueName, ShardId};
 use hence_core::job::AttemptRecord;
-use hence_core::time::{Millis, Timestamp};
+use hence_core::time::Timestamp;
 use hence_store::{
     Answer, Capabilities, ErrorKind, LedgerRequest, ListRequest, LiveJob, OccurrenceRecord, Page,
     Pressure, Recovered, ShardBatch, Store, StoreError, StoredJob, Tier,
@@ -27,11 +27,10 @@ use self::session::Connector;
 use self::shared::Shared;
 use self::write::Commit;
 use crate::limits::{
-    CALL_SECS_MAX, COMMITS_WAITING_MAX, SHARDS_MAX, SLOT_WIDTH_DEFAULT, SLOT_WIDTH_MAX,
-    SLOT_WIDTH_MIN, SLOTS_AHEAD_DEFAULT, SLOTS_AHEAD_MAX,
+    CALL_SECS_MAX, COMMITS_WAITING_MAX, SHARDS_MAX, SLOT_WIDTH_MAX, SLOT_WIDTH_MIN, SLOTS_AHEAD_MAX,
 };
 use crate::migrate::{self, Applied};
-use crate::slots::Layout;
+use crate::slots::{Layout, Slots};
 use crate::url::PostgresUrl;
 
 mod bind;
@@ -56,17 +55,14 @@ pub struct Options {
     pub now: Timestamp,
     /// How many shards a new store gets; one that is there keeps what it has.
     pub shards: u16,
-    /// The time that a slot of a new store covers.
-    pub slot_width: Millis,
-    /// Slots that are open ahead.
-    pub slots_ahead: u32,
+    /// How time is cut.
+    pub slots: Slots,
 }
 
 impl Options {
     /// What is right for most, opened at `now`.
     pub fn new(now: Timestamp) -> Self {
-        let (slot_width, slots_ahead) = (SLOT_WIDTH_DEFAULT, SLOTS_AHEAD_DEFAULT);
-        Options { now, shards: 1, slot_width, slots_ahead }
+        Options { now, shards: 1, slots: Slots::default() }
     }
 
     fn check(&self) -> Result<(), StoreError> {
@@ -74,11 +70,16 @@ impl Options {
         if !(1..=SHARDS_MAX).contains(&self.shards) {
             return refused(format!("shards: must be from 1 to {SHARDS_MAX}"));
         }
-        if !(SLOT_WIDTH_MIN..=SLOT_WIDTH_MAX).contains(&self.slot_width) {
-            return refused(format!("slot_width: must be {SLOT_WIDTH_MIN} to {SLOT_WIDTH_MAX}"));
+        let Slots { width, ahead, behind, era } = self.slots;
+        for (field, span) in [("width", width), ("era", era), ("behind", behind)] {
+            if !(SLOT_WIDTH_MIN..=SLOT_WIDTH_MAX).contains(&span) {
+                return refused(format!(
+                    "slots.{field}: must be from {SLOT_WIDTH_MIN} to {SLOT_WIDTH_MAX}"
+                ));
+            }
         }
-        if !(1..=SLOTS_AHEAD_MAX).contains(&self.slots_ahead) {
-            return refused(format!("slots_ahead: must be from 1 to {SLOTS_AHEAD_MAX}"));
+        if !(1..=SLOTS_AHEAD_MAX).contains(&ahead) {
+            return refused(format!("slots.ahead: must be from 1 to {SLOTS_AHEAD_MAX}"));
         }
         if self.now < Timestamp::EPOCH {
             return refused("now: must not lie before 1970".to_string());
@@ -115,9 +116,8 @@ pub fn open(url: &str, options: &Options) -> BoxFuture<'static, Result<PostgresS
         let connector = Connector::new(&url)?;
         let opening = prepare(connector.clone(), url.clone(), options.clone());
         let (meta, found) = threads.run(opening).await?;
-        let slots = (meta.slot_width, options.slots_ahead);
-        let shared = Shared::new(connector, url.readers, url.schema, slots.0, slots.1);
-        let shared = Arc::new(shared);
+        let slots = Slots { width: meta.width, era: meta.era, ..options.slots };
+        let shared = Arc::new(Shared::new(connector, url.readers, url.schema, slots));
         let (commits, waiting) = mpsc::channel(COMMITS_WAITING_MAX);
         threads.spawn(write::writer(Arc::clone(&shared), waiting));
         let tier::Questioned { tier, notes } = found;
@@ -137,8 +137,9 @@ async fn prepare(
     for step in schema.migrate(None).await? {
         tracing::info!(version = step.version, name = step.name, "ran a migration of PostgreSQL");
     }
-    let wanted = Meta { shards: options.shards, slot_width: options.slot_width };
-    let layout = Layout::at(options.now, options.slot_width, options.slots_ahead);
+    let Slots { width, era, .. } = options.slots;
+    let wanted = Meta { shards: options.shards, width, era };
+    let layout = Layout::at(options.now, &options.slots);
     let meta = schema.meta(wanted, &layout).await?;
     Ok((meta, found))
 }
@@ -241,6 +242,17 @@ impl Drop for Threads {
 }
 
 impl PostgresStore {
+    /// Brings the tables of a shard up to `now`, as a sweep does: late jobs are carried, slots open,
+    /// commits are folded, and what is over is dropped.
+    pub fn keep_up(&self, shard: ShardId, now: Timestamp) -> Answer<'_, ()> {
+        self.read(|shared| async move {
+            let reader = shared.pool.get().await?;
+            turn::keep_up(&shared, &reader, shard, now).await?;
+            reader.give_back();
+            Ok(())
+        })
+    }
+
     fn read<T, F>(&self, work: impl FnOnce(Arc<Shared>) -> F) -> Answer<'_, T>
     where
         T: Send + 'static,

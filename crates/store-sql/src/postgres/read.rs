@@ -120,10 +120,7 @@ pub(super) async fn get(
 }
 
 /// Reads a finished row, selected by [`FINISHED`].
-pub(super) fn finished_row(
-    shard: ShardId,
-    row: &Row,
-) -> Result<(Stamp, FinishedJob), StoreError> {
+pub(super) fn finished_row(shard: ShardId, row: &Row) -> Result<(Stamp, FinishedJob), StoreError> {
     let read = || -> Result<(i64, i64, Option<&[u8]>, &[u8]), Error> {
         Ok((row.try_get(0)?, row.try_get(1)?, row.try_get(2)?, row.try_get(3)?))
     };
@@ -225,7 +222,8 @@ async fn schedules(
     folded: &Folded,
 ) -> Result<Vec<ScheduleState>, StoreError> {
     let sql = "SELECT id, stamp, body, progress FROM @schedules WHERE shard = $1 ORDER BY id";
-    let rows = snapshot.reader.query(&snapshot.shared.sql(sql), &[&i32::from(snapshot.shard.0)]).await;
+    let rows =
+        snapshot.reader.query(&snapshot.shared.sql(sql), &[&i32::from(snapshot.shard.0)]).await;
     let decode = |row: &Row| {
         let read = || -> Result<(&str, i64, &[u8], &[u8]), Error> {
             Ok((row.try_get(0)?, row.try_get(1)?, row.try_get(2)?, row.try_get(3)?))
@@ -244,9 +242,7 @@ async fn schedules(
 /// Running jobs, and those that hold their key, by number.
 async fn active(snapshot: &Snapshot<'_>) -> Result<Vec<LiveJob>, StoreError> {
     let mut active: HashMap<JobNumber, LiveJob> = HashMap::new();
-    let sql = format!(
-        "SELECT {LIVE} FROM @jobs j WHERE j.shard = $1 AND j.holds_key AND {COUNTS}"
-    );
+    let sql = format!("SELECT {LIVE} FROM @jobs j WHERE j.shard = $1 AND j.holds_key AND {COUNTS}");
     let values: [Value<'_>; 1] = [&i32::from(snapshot.shard.0)];
     let holding = snapshot.reader.query(&snapshot.shared.sql(&sql), &values).await;
     let mut rows = holding.map_err(failed("read jobs that hold a key"))?;

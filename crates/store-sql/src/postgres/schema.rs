@@ -30,7 +30,8 @@ const BY_SLOT: [&str; 3] = ["jobs", "gone", "history"];
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Meta {
     pub(super) shards: u16,
-    pub(super) slot_width: Millis,
+    pub(super) width: Millis,
+    pub(super) era: Millis,
 }
 
 /// The schema of a store, over a connection.
@@ -129,15 +130,17 @@ impl Schema<'_> {
             if let Some(meta) = self.read_meta().await? {
                 return Ok(meta);
             }
-            self.make_partitions(layout).await?;
+            self.make_partitions(&slots_of(layout)).await?;
+            self.make_partitions(&[("commits", layout.era)]).await?;
             let sql = self.sql(
-                "WITH made AS (INSERT INTO @meta (shards, slot_width) VALUES ($1, $2)) \
+                "WITH made AS (INSERT INTO @meta (shards, slot_width, era_width) VALUES ($1, $2, $3)) \
                  INSERT INTO @shards (shard, near_from, near_until, era) \
-                 SELECT generate_series(0, $1 - 1), $3, $4, $5",
+                 SELECT generate_series(0, $1 - 1), $4, $5, $6",
             );
-            let (shards, width) = (i32::from(wanted.shards), wanted.slot_width.get() as i64);
+            let shards = i32::from(wanted.shards);
+            let (width, era) = (wanted.width.get() as i64, wanted.era.get() as i64);
             let (from, until) = (layout.near_from.as_millis(), layout.near_until.as_millis());
-            let values: [Value<'_>; 5] = [&shards, &width, &from, &until, &layout.era];
+            let values: [Value<'_>; 6] = [&shards, &width, &era, &from, &until, &layout.era];
             self.session.query(&sql, &values).await.map_err(failed("make the store"))?;
             tracing::info!(
                 schema = self.name.as_str(),
@@ -150,34 +153,32 @@ impl Schema<'_> {
     }
 
     async fn read_meta(&self) -> Result<Option<Meta>, StoreError> {
-        let sql = self.sql("SELECT shards, slot_width FROM @meta");
+        let sql = self.sql("SELECT shards, slot_width, era_width FROM @meta");
         let rows = self.session.query(&sql, &[]).await.map_err(failed("read the store"))?;
         let Some(row) = rows.first() else { return Ok(None) };
-        let read = || -> Result<(i32, i64), tokio_postgres::Error> {
-            Ok((row.try_get(0)?, row.try_get(1)?))
+        let read = || -> Result<(i32, i64, i64), tokio_postgres::Error> {
+            Ok((row.try_get(0)?, row.try_get(1)?, row.try_get(2)?))
         };
-        let (shards, width) = read().map_err(failed("read the store"))?;
+        let (shards, width, era) = read().map_err(failed("read the store"))?;
         let shards = u16::try_from(shards).ok().filter(|shards| *shards > 0);
-        let width = u64::try_from(width).ok().filter(|width| *width > 0);
-        let (Some(shards), Some(width)) = (shards, width) else {
+        let span = |millis: i64| u64::try_from(millis).ok().filter(|it| *it > 0).map(Millis::new);
+        let (Some(shards), Some(width), Some(era)) = (shards, span(width), span(era)) else {
             let message = "read meta: its only row makes no sense";
             return Err(StoreError::new(ErrorKind::Corrupt, message));
         };
-        Ok(Some(Meta { shards, slot_width: Millis::new(width) }))
+        Ok(Some(Meta { shards, width, era }))
     }
 
-    /// Makes what a layout needs and is not there.
-    pub(super) async fn ensure_partitions(&self, layout: &Layout) -> Result<(), StoreError> {
-        self.locked(self.make_partitions(layout)).await
+    /// Makes the slots that a layout needs and are not there.
+    pub(super) async fn ensure_slots(&self, layout: &Layout) -> Result<(), StoreError> {
+        self.locked(self.make_partitions(&slots_of(layout))).await
     }
 
-    async fn make_partitions(&self, layout: &Layout) -> Result<(), StoreError> {
+    async fn make_partitions(&self, wanted: &[(&str, i64)]) -> Result<(), StoreError> {
         let there = self.partitions().await?;
-        let (first, last) = layout.slots();
-        let slots = BY_SLOT.iter().flat_map(|table| (first..=last).map(move |slot| (*table, slot)));
         let mut text = String::new();
-        for (table, value) in slots.chain([("commits", layout.era)]) {
-            if there.contains(&(table.to_string(), value)) {
+        for (table, value) in wanted {
+            if there.contains(&((*table).to_string(), *value)) {
                 continue;
             }
             // Attached and not made in place: that would lock readers and writers out.
@@ -204,36 +205,62 @@ impl Schema<'_> {
         Ok(rows.iter().filter_map(parse).collect())
     }
 
+    /// Runs the work with the partition of an era in place. It cannot be dropped meanwhile, though
+    /// no shard is in it yet.
+    pub(super) async fn with_era<T>(
+        &self,
+        era: i64,
+        work: impl Future<Output = Result<T, StoreError>>,
+    ) -> Result<T, StoreError> {
+        self.locked(async {
+            self.make_partitions(&[("commits", era)]).await?;
+            work.await
+        })
+        .await
+    }
+
     /// Drops the partitions that no shard needs any more. One that is being read stays until the
     /// next time.
-    pub(super) async fn drop_partitions(&self, width: Millis) -> Result<usize, StoreError> {
-        let sql = self.sql("SELECT min(near_from), array_agg(DISTINCT era) FROM @shards");
-        let rows = self.session.query(&sql, &[]).await.map_err(failed("read the shards"))?;
-        let Some(row) = rows.first() else { return Ok(0) };
-        let read = || -> Result<(i64, Vec<i64>), tokio_postgres::Error> {
-            Ok((row.try_get(0)?, row.try_get(1)?))
-        };
-        let (near_from, eras) = read().map_err(failed("read the shards"))?;
-        let newest = eras.iter().copied().max().unwrap_or(i64::MAX);
-        let over = |(table, value): &(String, i64)| match table.as_str() {
-            "commits" => *value < newest && !eras.contains(value),
-            _ => *value != 0 && start_of(value + 1, width) <= Timestamp::from_millis(near_from),
-        };
-        let mut dropped = 0;
-        for (table, value) in self.partitions().await?.into_iter().filter(over) {
-            let outcome = self.locked(self.drop_partition(&table, value)).await;
+    pub(super) async fn drop_partitions(&self, width: Millis) -> Result<(), StoreError> {
+        for (table, value) in self.over(width).await? {
+            let outcome = self.locked(self.drop_partition(&table, value, width)).await;
             match outcome {
-                Ok(()) => dropped += 1,
+                Ok(()) => {}
                 Err(error) if error.kind() == ErrorKind::Unavailable => {
                     tracing::debug!(%error, table, value, "a partition is dropped later");
                 }
                 Err(error) => return Err(error),
             }
         }
-        Ok(dropped)
+        Ok(())
     }
 
-    async fn drop_partition(&self, table: &str, value: i64) -> Result<(), StoreError> {
+    /// The partitions that no shard needs any more, as of now.
+    async fn over(&self, width: Millis) -> Result<Vec<(String, i64)>, StoreError> {
+        let sql = self.sql("SELECT min(near_from), array_agg(DISTINCT era) FROM @shards");
+        let rows = self.session.query(&sql, &[]).await.map_err(failed("read the shards"))?;
+        let Some(row) = rows.first() else { return Ok(Vec::new()) };
+        let read = || -> Result<(i64, Vec<i64>), tokio_postgres::Error> {
+            Ok((row.try_get(0)?, row.try_get(1)?))
+        };
+        let (near_from, eras) = read().map_err(failed("read the shards"))?;
+        let over = |(table, value): &(String, i64)| match table.as_str() {
+            "commits" => !eras.contains(value),
+            _ => *value != 0 && start_of(value + 1, width) <= Timestamp::from_millis(near_from),
+        };
+        Ok(self.partitions().await?.into_iter().filter(over).collect())
+    }
+
+    /// Drops one, if it is still over now that nobody else can make or enter one.
+    async fn drop_partition(
+        &self,
+        table: &str,
+        value: i64,
+        width: Millis,
+    ) -> Result<(), StoreError> {
+        if !self.over(width).await?.iter().any(|it| (it.0.as_str(), it.1) == (table, value)) {
+            return Ok(());
+        }
         let attempts = if table == "history" {
             // The attempts of finished jobs go with them.
             format!(
@@ -267,4 +294,13 @@ impl Schema<'_> {
         let done = done?;
         ended.map(|()| done)
     }
+}
+
+fn slots_of(layout: &Layout) -> Vec<(&'static str, i64)> {
+    let (first, last) = layout.slots();
+    let slots = |table: &&'static str| {
+        let table = *table;
+        (first..=last).map(move |slot| (table, slot))
+    };
+    BY_SLOT.iter().flat_map(slots).collect()
 }

@@ -15,7 +15,7 @@ use tokio_postgres_rustls::MakeRustlsConnect;
 
 use super::error::failed;
 use crate::limits::{CALL_SECS_MAX, CONNECT_SECS_MAX, UNACKNOWLEDGED_SECS_MAX};
-use crate::url::{PostgresUrl, Pooler};
+use crate::url::{Pooler, PostgresUrl};
 
 /// What may be bound.
 pub(super) type Value<'a> = &'a (dyn ToSql + Sync);
@@ -84,7 +84,8 @@ fn tls(url: &PostgresUrl) -> Result<MakeRustlsConnect, StoreError> {
             use rustls::pki_types::CertificateDer;
             use rustls::pki_types::pem::PemObject;
             let shown = path.display();
-            let bad = |error: &dyn std::fmt::Display| refused(format!("sslrootcert {shown}: {error}"));
+            let bad =
+                |error: &dyn std::fmt::Display| refused(format!("sslrootcert {shown}: {error}"));
             for found in CertificateDer::pem_file_iter(path).map_err(|error| bad(&error))? {
                 let found = found.map_err(|error| bad(&error))?;
                 roots.add(found).map_err(|error| bad(&error))?;

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use hence_core::id::ShardId;
-use hence_core::time::{Millis, Timestamp};
+use hence_core::time::Timestamp;
 use hence_store::{ErrorKind, Pressure, StoreError};
 
 use super::error::failed;
@@ -14,14 +14,13 @@ use super::session::{Connector, Session};
 use crate::leases::LeaseLog;
 use crate::names::SqlName;
 use crate::rows::Stamp;
-use crate::slots::Layout;
+use crate::slots::{Layout, Slots};
 
 pub(super) struct Shared {
     pub(super) connector: Connector,
     pub(super) pool: Pool,
     pub(super) schema: SqlName,
-    pub(super) slot_width: Millis,
-    pub(super) slots_ahead: u32,
+    pub(super) slots: Slots,
     shards: Mutex<HashMap<ShardId, Known>>,
     full: AtomicBool,
 }
@@ -66,19 +65,12 @@ pub(super) struct ShardRow {
 }
 
 impl Shared {
-    pub(super) fn new(
-        connector: Connector,
-        readers: usize,
-        schema: SqlName,
-        slot_width: Millis,
-        slots_ahead: u32,
-    ) -> Self {
+    pub(super) fn new(connector: Connector, readers: usize, schema: SqlName, slots: Slots) -> Self {
         Shared {
             pool: Pool::new(connector.clone(), readers),
             connector,
             schema,
-            slot_width,
-            slots_ahead,
+            slots,
             shards: Mutex::default(),
             full: AtomicBool::new(false),
         }
@@ -115,7 +107,7 @@ impl Shared {
         };
         let read = || -> Result<ShardRow, tokio_postgres::Error> {
             let layout = Layout {
-                width: self.slot_width,
+                width: self.slots.width,
                 near_from: Timestamp::from_millis(row.try_get(0)?),
                 near_until: Timestamp::from_millis(row.try_get(1)?),
                 era: row.try_get(2)?,

@@ -29,7 +29,8 @@ LOCK TABLE ONLY @jobs, ONLY @gone, ONLY @history, ONLY @commits IN ACCESS SHARE 
 pub(super) const LEASES: &str = "lease_queue, lease_due_at, lease_number, lease_token, lease_until,
     lease_attempt, lease_holder, lease_granted_at";
 
-const TAIL: &str = "SELECT stamp, lease_queue, lease_due_at, lease_number, lease_token, lease_until,
+const TAIL: &str =
+    "SELECT stamp, lease_queue, lease_due_at, lease_number, lease_token, lease_until,
     lease_attempt, lease_holder, lease_granted_at
 FROM @commits WHERE era = (SELECT era FROM @shards WHERE shard = $1) AND shard = $1
     AND stamp > $2 AND lease_number IS NOT NULL ORDER BY stamp";
@@ -85,8 +86,7 @@ impl<'a> Snapshot<'a> {
         let number = i32::from(shard.0);
         let known = shared.log(shard);
         let high = known.as_ref().map_or(-1, |known| known.lock().high().0);
-        let (begin, shard_sql, tail_sql) =
-            (shared.sql(BEGIN), shared.sql(SHARD), shared.sql(TAIL));
+        let (begin, shard_sql, tail_sql) = (shared.sql(BEGIN), shared.sql(SHARD), shared.sql(TAIL));
         // Prepared before the transaction begins: its first statement decides what it sees.
         for sql in [&shard_sql, &tail_sql] {
             reader.prepare(sql).await.map_err(failed("prepare to read"))?;
@@ -158,7 +158,8 @@ impl<'a> Snapshot<'a> {
         which: &Which<'_>,
     ) -> Result<Vec<Found>, StoreError> {
         let (first, last) = (step.first.as_millis(), step.last.as_millis());
-        let (shard, limit) = (i32::from(self.shard.0), i64::try_from(which.limit).unwrap_or(i64::MAX));
+        let (shard, limit) =
+            (i32::from(self.shard.0), i64::try_from(which.limit).unwrap_or(i64::MAX));
         let (mut text, mut values) = (String::new(), Values::default());
         for (clause, value, of) in [
             ("j.shard = ", &shard as Value<'_>, Type::INT4),

@@ -7,7 +7,9 @@
 //! 5. What no shard needs any more is dropped whole.
 //!
 //! Each of 2 to 4 is a short transaction that holds the shard's lock, moves some rows, and moves the
-//! instants that say where rows lie by just as much. It may end anywhere: the next turn goes on.
+//! instants that say where rows lie by just as much. It may end anywhere: the next turn goes on. A
+//! shard enters an era with the lock of the schema held, as whoever drops one does: an era that a
+//! shard is about to enter is never dropped.
 
 use hence_core::id::ShardId;
 use hence_core::time::Timestamp;
@@ -31,7 +33,8 @@ use crate::slots::Layout;
 const LOCK: &str =
     "SELECT near_from, near_until, era FROM @shards WHERE shard = $1 FOR NO KEY UPDATE";
 
-const COLUMNS: &str = "shard, queue, key, id, name_hash, number, due_at, stamp, holds_key, attempts,
+const COLUMNS: &str =
+    "shard, queue, key, id, name_hash, number, due_at, stamp, holds_key, attempts,
     submitted_at, schedule, target, content_type, payload, body";
 
 /// Brings the shard up to `now`, if its era is over.
@@ -41,19 +44,20 @@ pub(super) async fn keep_up(
     shard: ShardId,
     now: Timestamp,
 ) -> Result<(), StoreError> {
-    let target = Layout::at(now, shared.slot_width, shared.slots_ahead);
+    let target = Layout::at(now, &shared.slots);
     let layout = shared.layout(session, shard).await?;
     if target.era <= layout.era {
         return Ok(());
     }
     let schema = Schema { session, name: &shared.schema };
-    schema.ensure_partitions(&target).await?;
+    schema.ensure_slots(&target).await?;
     let turn = Turn { shared, session, shard, target };
-    for step in [Step::Carry, Step::Open, Step::Fold] {
+    for step in [Step::Carry, Step::Open] {
         while !turn.take(step).await? {}
     }
+    schema.with_era(target.era, turn.fold()).await?;
     shared.forget_layout(shard);
-    schema.drop_partitions(shared.slot_width).await?;
+    schema.drop_partitions(shared.slots.width).await?;
     Ok(())
 }
 
@@ -68,7 +72,6 @@ struct Turn<'a> {
 enum Step {
     Carry,
     Open,
-    Fold,
 }
 
 impl Turn<'_> {
@@ -87,7 +90,6 @@ impl Turn<'_> {
         match step {
             Step::Carry => self.carry(&layout).await,
             Step::Open => self.open(&layout).await,
-            Step::Fold => self.fold(&layout).await,
         }
     }
 
@@ -182,22 +184,19 @@ impl Turn<'_> {
     }
 
     /// Folds the commits of the era into the first row of the next.
-    async fn fold(&self, layout: &Layout) -> Result<bool, StoreError> {
+    async fn fold(&self) -> Result<(), StoreError> {
+        let layout = self.locked_layout().await?;
         if layout.era >= self.target.era {
-            return Ok(true);
+            return Ok(());
         }
         let rows = commit_rows(self.shared, self.session, self.shard, layout.era).await?;
         let mut folded = Folded::default();
         rows.into_iter().for_each(|row| folded.add(row));
         if let Some(last) = folded.last {
-            self.write_fold(layout, folded, last).await?;
+            self.write_fold(&layout, folded, last).await?;
         }
-        self.query(
-            "UPDATE @shards SET era = $2 WHERE shard = $1",
-            &[&i32::from(self.shard.0), &self.target.era],
-        )
-        .await?;
-        Ok(true)
+        let sql = "UPDATE @shards SET era = $2 WHERE shard = $1";
+        self.query(sql, &[&i32::from(self.shard.0), &self.target.era]).await.map(drop)
     }
 
     async fn write_fold(
@@ -237,7 +236,8 @@ impl Turn<'_> {
         let rows = self.query(sql, &[&i32::from(self.shard.0), &ids]).await?;
         let mut put = std::collections::HashMap::new();
         for row in &rows {
-            let read = || -> Result<(String, i64), Error> { Ok((row.try_get(0)?, row.try_get(1)?)) };
+            let read =
+                || -> Result<(String, i64), Error> { Ok((row.try_get(0)?, row.try_get(1)?)) };
             let (id, stamp) = read().map_err(failed("read schedules"))?;
             put.insert(id, Stamp(stamp));
         }

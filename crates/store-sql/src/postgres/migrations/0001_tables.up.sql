@@ -5,6 +5,7 @@ CREATE TABLE @meta (
     single     boolean PRIMARY KEY DEFAULT true CHECK (single),
     shards     int NOT NULL,
     slot_width bigint NOT NULL,
+    era_width  bigint NOT NULL,
     made_at    timestamptz NOT NULL DEFAULT now()
 );
 
