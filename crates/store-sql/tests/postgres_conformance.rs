@@ -9,18 +9,19 @@ use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use hence_core::id::{Epoch, JobName, JobNumber, QueueName, ShardId};
+use hence_core::id::{Epoch, JobName, JobNumber, LetterId, QueueName, ShardId};
 use hence_core::job::AttemptRecord;
 use hence_core::time::{Millis, Timestamp};
 use hence_store::conformance::{self, Arguments, Harness};
 use hence_store::{
-    Answer, Capabilities, LedgerRequest, ListRequest, LiveJob, OccurrenceRecord, Page, Place,
-    Pressure, Recovered, ShardBatch, Store, StoreError, StoredJob,
+    Answer, Capabilities, LedgerRequest, Letter, ListRequest, LiveJob, OccurrenceRecord, Page,
+    Place, Pressure, Recovered, ShardBatch, Store, StoreError, StoredJob,
 };
 use hence_store_sql::Slots;
 use hence_store_sql::postgres::{self, Options, PostgresStore};
 use hence_testkit::suite::{Ended, run_trials, trial};
 use hence_testkit::{Missing, Postgres};
+use tokio_postgres::NoTls;
 
 /// The instant around which the cases play.
 const CASES_PLAY_AT: i64 = 1_789_000_000_000;
@@ -81,6 +82,29 @@ impl Harness for Schema {
         }
         .boxed()
     }
+
+    fn write_letter(&self, body: &'static str) -> Option<BoxFuture<'_, LetterId>> {
+        let writing = async move {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+            runtime.expect("a runtime").block_on(write_letter(&self.url, body))
+        };
+        Some(writing.boxed())
+    }
+}
+
+/// Writes as somebody else, in another connection.
+async fn write_letter(url: &str, body: &str) -> LetterId {
+    let (address, schema) = url.split_once("?schema=").expect("an address with a schema");
+    let (client, connection) = tokio_postgres::connect(address, NoTls).await.expect("connected");
+    let reading = tokio::spawn(connection);
+    let sql = format!(
+        "WITH told AS (SELECT pg_notify('hence_letters', '{schema}.'))
+        INSERT INTO {schema}.inbox (body) SELECT $1 FROM told RETURNING id"
+    );
+    let id: i64 = client.query_one(&sql, &[&body]).await.expect("written").get(0);
+    drop(client);
+    reading.await.expect("read to the end").expect("no error");
+    LetterId(id as u64)
 }
 
 /// Turns the era after every few commits.
@@ -162,6 +186,18 @@ impl Store for Restless {
 
     fn release(&self, shard: ShardId, epoch: Epoch) -> Answer<'_, ()> {
         self.store.release(shard, epoch)
+    }
+
+    fn renew(&self, shard: ShardId, epoch: Epoch, tenure: Millis) -> Answer<'_, Option<Timestamp>> {
+        self.store.renew(shard, epoch, tenure)
+    }
+
+    fn letters(&self, after: LetterId, limit: usize) -> Answer<'_, Vec<Letter>> {
+        self.store.letters(after, limit)
+    }
+
+    fn await_letters(&self) -> Answer<'_, ()> {
+        self.store.await_letters()
     }
 
     fn pressure(&self) -> Pressure {

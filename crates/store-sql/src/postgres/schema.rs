@@ -16,12 +16,20 @@ use crate::names::SqlName;
 use crate::slots::{Layout, start_of};
 
 /// Every migration there is, in order.
-pub(super) const MIGRATIONS: [Migration; 1] = [Migration {
-    version: 1,
-    name: "tables",
-    up: include_str!("migrations/0001_tables.up.sql"),
-    down: include_str!("migrations/0001_tables.down.sql"),
-}];
+pub(super) const MIGRATIONS: [Migration; 2] = [
+    Migration {
+        version: 1,
+        name: "tables",
+        up: include_str!("migrations/0001_tables.up.sql"),
+        down: include_str!("migrations/0001_tables.down.sql"),
+    },
+    Migration {
+        version: 2,
+        name: "letters",
+        up: include_str!("migrations/0002_letters.up.sql"),
+        down: include_str!("migrations/0002_letters.down.sql"),
+    },
+];
 
 /// Tables with a partition for each slot.
 const BY_SLOT: [&str; 3] = ["jobs", "gone", "history"];
