@@ -161,8 +161,16 @@ impl<'a> Ledger<'a> {
             }
             let Verb::Submit(submit) = call.verb else { continue };
             by_payload.entry(&submit.payload).or_default().push(at);
-            if let Some((_, Answer::Accepted(number))) = call.told {
-                self.jobs.entry(*number).or_default().submit = Some(at);
+            match call.told {
+                Some((_, Answer::Accepted(number))) => {
+                    self.jobs.entry(*number).or_default().submit = Some(at);
+                }
+                // An earlier one, whose answer was lost, made it; it is acknowledged by this one.
+                Some((_, Answer::Kept(number))) => {
+                    let made = by_payload[submit.payload.as_str()][0];
+                    self.jobs.entry(*number).or_default().submit.get_or_insert(made);
+                }
+                Some((_, Answer::Done | Answer::Refused)) | None => {}
             }
         }
         let maker = |payload: &str| by_payload.get(payload).and_then(|calls| calls.first());

@@ -22,12 +22,13 @@ mod resurrected;
 mod retries;
 mod stale;
 mod tokens;
+mod witnessed;
 
 use std::fmt;
 
 use crate::history::Event;
 
-pub use ledger::Ledger;
+pub use ledger::{Job, Ledger};
 
 /// Something that must hold in every history.
 pub struct Property {
@@ -54,7 +55,7 @@ pub(crate) struct Findings {
 }
 
 /// Every property, in the order of a job's life.
-pub const PROPERTIES: [Property; 17] = [
+pub const PROPERTIES: [Property; 18] = [
     invented::PROPERTY,
     repeated::PROPERTY,
     lost::PROPERTY,
@@ -63,6 +64,7 @@ pub const PROPERTIES: [Property; 17] = [
     tokens::PROPERTY,
     stale::PROPERTY,
     once::PROPERTY,
+    witnessed::PROPERTY,
     excused::PROPERTY,
     parked::PROPERTY,
     resurrected::PROPERTY,
