@@ -176,6 +176,10 @@ impl World {
         sleep_ms(15_000).await;
         self.net.heal();
         self.disk.limit(None);
+        self.disk.fail_reads(false);
+        if self.disk.is_wrong() {
+            self.put_right("a write went astray, and nobody has met it");
+        }
         self.clock.drift(0);
         sleep_ms(5_000).await;
     }
@@ -200,14 +204,29 @@ impl World {
         Dice::new(self.seed, name)
     }
 
-    /// The store on the disk cannot be opened. A lack of room or a broken disk passes; damage that
-    /// nobody did is a broken promise.
+    /// The store on the disk cannot be opened. A lack of room or a broken disk passes.
     fn refuse_to_open(&self, error: &StoreError) {
         self.story.note("store", format!("cannot be opened: {error}"));
-        if error.kind() == ErrorKind::Corrupt {
-            let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
-            refused.get_or_insert_with(|| format!("the store refuses to open: {error}"));
+        self.hear_of_damage(error);
+    }
+
+    /// The store found damage: that of a write that went astray is put right; any other is a
+    /// broken promise, and so is one that does not say where it is.
+    fn hear_of_damage(&self, error: &StoreError) {
+        if error.kind() != ErrorKind::Corrupt {
+            return;
         }
+        let named = error.to_string().contains("is damaged at byte");
+        if self.disk.is_wrong() && named {
+            return self.put_right(&format!("damage was found: {error}"));
+        }
+        let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
+        refused.get_or_insert_with(|| format!("the store refuses to open: {error}"));
+    }
+
+    fn put_right(&self, why: &str) {
+        self.disk.put_right();
+        self.story.note("disk", format!("{why}; its mirror takes its place"));
     }
 }
 
