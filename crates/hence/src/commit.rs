@@ -134,6 +134,8 @@ pub(crate) struct Line {
     works: mpsc::Sender<Work>,
     /// Works passed on and not carried out yet.
     ahead: Arc<AtomicUsize>,
+    over: Over,
+    on_fatal: OnFatal,
 }
 
 /// What to do when the store cannot be used at the moment.
@@ -146,8 +148,14 @@ pub(crate) enum Patience {
 impl Line {
     pub(crate) fn new(committer: Committer) -> (Self, mpsc::Receiver<Work>) {
         let (works, inbox) = mpsc::channel();
+        let (over, on_fatal) = (committer.over.clone(), Arc::clone(&committer.on_fatal));
         let committer = Arc::new(Mutex::new(committer));
-        (Line { committer, works, ahead: Arc::default() }, inbox)
+        (Line { committer, works, ahead: Arc::default(), over, on_fatal }, inbox)
+    }
+
+    /// It is over, because of this, whatever is being committed. Always false: nothing goes on.
+    pub(crate) fn end(&self, error: &StoreError) -> bool {
+        end(&self.over, &self.on_fatal, error)
     }
 
     /// Carries the work out, here or on the thread for it. False: it is over.
@@ -182,7 +190,7 @@ impl Line {
 
 /// The thread that commits, until the driver hangs up or this life is over.
 pub(crate) fn run(line: Line, works: &mpsc::Receiver<Work>) {
-    let Line { committer, works: sender, ahead } = line;
+    let Line { committer, works: sender, ahead, .. } = line;
     // The driver has its own: when that is gone, there is no more work.
     drop(sender);
     while let Ok(first) = works.recv() {
@@ -307,10 +315,7 @@ impl Committer {
 
     /// It is over, because of this. Always false: nothing goes on.
     fn end(&self, error: &StoreError) -> bool {
-        if self.over.set() {
-            (self.on_fatal)(error);
-        }
-        false
+        end(&self.over, &self.on_fatal, error)
     }
 
     /// Whoever still waits for something waits in vain.
@@ -363,6 +368,13 @@ impl Committer {
         let tokens = unwanted.iter().map(|delivery| delivery.lease.token).collect();
         drop(self.mailbox.send(Message::HandBack(tokens)));
     }
+}
+
+fn end(over: &Over, on_fatal: &OnFatal, error: &StoreError) -> bool {
+    if over.set() {
+        on_fatal(error);
+    }
+    false
 }
 
 /// The thread that reads: pages of the window, names, and the sweeping of what is out of date.

@@ -28,6 +28,8 @@
 //!   forgotten of it, goes with its schedule, and loses nothing else.
 //! - **S12 pressure** — an engine that runs out of room says so before a commit of finished work
 //!   fails.
+//! - **S13 health** — an engine that fails while nobody calls it says so when it is asked, and
+//!   takes no more commits.
 
 use std::sync::Arc;
 
@@ -114,6 +116,12 @@ pub trait Store: Send + Sync + 'static {
 
     /// Whether there is room for new work (S12).
     fn pressure(&self) -> Pressure;
+
+    /// The error that ended the engine, if one did (S13). Asked several times a second: it only
+    /// looks. An engine that does nothing between calls fails in one of them, or not at all.
+    fn health(&self) -> Result<(), StoreError> {
+        Ok(())
+    }
 }
 
 /// The facts about an engine.

@@ -269,6 +269,18 @@ async fn p1_after_a_fatal_read_nothing_is_acknowledged_or_delivered() {
 }
 
 #[tokio::test]
+async fn p1_a_store_that_breaks_down_by_itself_ends_it_though_nobody_asks_for_anything() {
+    let store = scripted();
+    let (builder, mut tells) = fatal_calls(Builder::new(store.clone()));
+    // The system's clock: it looks around by itself.
+    let hence = builder.start().await.unwrap();
+    store.break_down(ErrorKind::Fatal);
+    let told = tokio::time::timeout(std::time::Duration::from_secs(1), tells.recv()).await;
+    assert_eq!(told, Ok(Some(ErrorKind::Fatal)), "within a second");
+    assert!(matches!(hence.client().add(note("after")).await, Err(Error::Stopped)));
+}
+
+#[tokio::test]
 async fn a_read_is_tried_again_until_the_store_is_back() {
     let store = scripted();
     let hence = start_on(Builder::new(store.clone()), &Seen::default()).await;

@@ -83,6 +83,7 @@ fn a_failed_write_or_sync_of_the_log_ends_the_store() {
         disk.fail(faulty, ".log");
         let first = kv.commit(&batch_of(3)).expect_err("the disk failed");
         assert!(matches!(first, Error::Fatal { .. }), "{first}");
+        assert!(kv.health().is_err(), "{faulty:?}");
         disk.heal(faulty);
         let later = kv.commit(&batch_of(3)).expect_err("never again");
         assert!(matches!(later, Error::Fatal { .. }), "{later}");
@@ -103,6 +104,7 @@ fn a_failed_sync_of_a_table_or_the_manifest_ends_the_store() {
         let failed = (0..200).find_map(|number| kv.commit(&batch_of(number)).err());
         assert!(matches!(failed, Some(Error::Fatal { .. })), "{name}: {failed:?}");
         disk.heal(Faulty::Sync);
+        assert!(matches!(kv.health(), Err(Error::Fatal { .. })), "{name}");
         assert!(matches!(kv.commit(&put("a", "1")), Err(Error::Fatal { .. })), "{name}");
     }
 }
