@@ -31,7 +31,7 @@ impl Record {
         // A whole millisecond, so that what is the same instant by one clock is so by the other.
         let begun_us = clock::now_ms() * 1_000;
         let record = Record { begun_us, pages: Mutex::default() };
-        record.tell("harness", What::Begin { flight_ms: FLIGHT_MS });
+        record.tell("harness", What::Begin { flight_ms: FLIGHT_MS, window_jobs: None });
         record
     }
 

@@ -13,10 +13,12 @@ mod invented;
 mod keys;
 mod ledger;
 mod limits;
+mod linear;
 mod lost;
 mod occurrences;
 mod once;
 mod parked;
+mod reads;
 mod repeated;
 mod resurrected;
 mod retries;
@@ -28,6 +30,7 @@ use std::fmt;
 
 use crate::history::Event;
 
+pub(crate) use ledger::subject;
 pub use ledger::{Job, Ledger};
 
 /// Something that must hold in every history.
@@ -54,8 +57,8 @@ pub(crate) struct Findings {
     found: Vec<Finding>,
 }
 
-/// Every property, in the order of a job's life.
-pub const PROPERTIES: [Property; 18] = [
+/// Every property, in the order of a job's life; at the end, what is not about one.
+pub const PROPERTIES: [Property; 20] = [
     invented::PROPERTY,
     repeated::PROPERTY,
     lost::PROPERTY,
@@ -74,6 +77,8 @@ pub const PROPERTIES: [Property; 18] = [
     occurrences::PROPERTY,
     counters::PROPERTY,
     ended::PROPERTY,
+    linear::PROPERTY,
+    reads::PROPERTY,
 ];
 
 /// Everything that is wrong with a history.

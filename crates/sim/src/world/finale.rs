@@ -38,6 +38,7 @@ pub(super) async fn run(world: &Arc<World>) -> Result<()> {
             sleep_ms(100).await;
         }
     }
+    world.line.show();
     let begun = world.clock.true_ms();
     loop {
         sleep_ms(LOOK_EVERY_MS).await;

@@ -38,7 +38,7 @@ use story::Story;
 use target::Parcel;
 
 pub use faults::Fault;
-pub use story::Line as StoryLine;
+pub use story::{Line as StoryLine, about};
 
 const PRODUCERS: usize = 3;
 const WORKERS: usize = 3;
@@ -144,7 +144,8 @@ impl World {
         options: &Options,
         parcels: mpsc::UnboundedReceiver<Parcel>,
     ) -> Result<()> {
-        self.story.tell("fate", What::Begin { flight_ms: net::FLIGHT_MS });
+        let window_jobs = self.config.window_jobs.map(|jobs| jobs as u64);
+        self.story.tell("fate", What::Begin { flight_ms: net::FLIGHT_MS, window_jobs });
         let (low, high) = TROUBLED_MS;
         let span_ms = self.dice("span").between(low, high);
         tokio::spawn(node::run(Arc::clone(self)));
