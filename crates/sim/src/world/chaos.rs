@@ -11,9 +11,6 @@ use super::dice::Dice;
 use super::faults::Fault;
 use super::node::{Dies, Order};
 
-/// How often a fault is brought about.
-const TIMES_MAX: u64 = 3;
-
 /// The longest time that passes before the wall clock is put right again after showing nonsense:
 /// less than it takes to be believed.
 const MAD_MS_MAX: u64 = 4_000;
@@ -47,7 +44,8 @@ fn plan(world: &World, span_ms: u64) -> Vec<Incident> {
     let mut incidents = Vec::new();
     for fault in world.mix.all().iter().copied().filter(|fault| !fault.is_of_receivers()) {
         let mut dice = world.dice(fault.as_str());
-        let most = if is_of_clock(fault) { 1 } else { TIMES_MAX };
+        let size = world.size;
+        let most = if is_of_clock(fault) { size.clock_times_max() } else { size.times_max() };
         for _ in 0..dice.between(1, most) {
             // What has to wait for its turn must come before the healing.
             let latest = if is_of_clock(fault) { span_ms / 2 } else { span_ms };
@@ -59,7 +57,7 @@ fn plan(world: &World, span_ms: u64) -> Vec<Incident> {
     incidents
 }
 
-/// These take turns, so there is time for one of each only.
+/// These take turns, so there is time for few of each only.
 fn is_of_clock(fault: Fault) -> bool {
     matches!(fault, Fault::ClockAhead | Fault::ClockBack | Fault::ClockMad | Fault::ClockDrift)
 }
