@@ -86,7 +86,10 @@ pub fn about<'a>(events: &'a [Event], name: &str) -> Vec<&'a Event> {
             What::Told { call, .. } => calls.contains(call),
             What::Read(Read::Names { names }) => names.iter().any(|other| other == name),
             What::Read(Read::Page { .. }) => false,
-            What::Fault { about: None, kind } => !kind.starts_with("net-"),
+            What::Fault { about: None, kind } => {
+                let of_others = ["net-", "store-", "target-", "worker-"];
+                !of_others.iter().any(|others| kind.starts_with(others))
+            }
             What::Begin { .. }
             | What::Died
             | What::Stopped
