@@ -11,10 +11,10 @@ pub mod fake_clock;
 pub mod receiver;
 pub mod seed;
 pub mod server;
-pub mod suite;
 
 pub use api::{Answer, Api};
 pub use fake_clock::FakeClock;
+pub use hence_testkit::{cases, suite};
 pub use receiver::{Arrival, Receiver, Token};
 pub use seed::Seed;
 pub use server::{Build, Server, Setup};

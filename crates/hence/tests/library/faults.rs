@@ -68,8 +68,13 @@ async fn p1_p4_a_store_that_comes_and_goes_loses_nothing_and_doubles_nothing() {
 
 #[tokio::test]
 async fn p1_p4_a_store_that_fails_at_random_loses_nothing_and_doubles_nothing() {
-    let faults =
-        Faults { delayed: 0.5, delay_polls_max: 20, refused: 0.15, timed_out: 0.15, lost: 0.0 };
+    let faults = Faults {
+        delayed: 0.5,
+        delay_polls_max: 20,
+        refused: 0.15,
+        timed_out: 0.15,
+        ..Faults::default()
+    };
     for seed in 1..=4 {
         let seen = Seen::default();
         let store = Arc::new(Faulty::new(Arc::new(MemoryStore::new(1)), seed, faults));

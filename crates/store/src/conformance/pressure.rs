@@ -1,4 +1,4 @@
-//! S12, S13: a store with room says so, and so does one that works. That it speaks up in time when
+//! S12, S15: a store with room says so, and so does one that works. That it speaks up in time when
 //! there is no room left, or when it has failed, can only be shown with a small or a broken disk:
 //! engines do that in tests of their own.
 
@@ -10,7 +10,7 @@ use crate::Pressure;
 table! { "pressure":
     S12 nothing an_empty_store_has_room;
     S12 nothing ordinary_work_leaves_room;
-    S13 nothing a_store_that_works_says_so;
+    S15 nothing a_store_that_works_says_so;
 }
 
 async fn an_empty_store_has_room(fixture: Fixture) {
