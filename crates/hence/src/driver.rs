@@ -125,6 +125,11 @@ impl Driver {
 
     fn turn(&mut self, first: Option<Message>) -> Next {
         let mut now = self.clock.now();
+        if let Err(error) = self.store.health() {
+            // What it does between commits went wrong. No commit may follow that would tell.
+            self.line.end(&error);
+            return Next::Stop;
+        }
         self.look_at_pressure(now);
         let mut taken = 0;
         let mut message = first;

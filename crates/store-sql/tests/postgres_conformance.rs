@@ -203,6 +203,10 @@ impl Store for Restless {
     fn pressure(&self) -> Pressure {
         self.store.pressure()
     }
+
+    fn health(&self) -> Result<(), StoreError> {
+        self.store.health()
+    }
 }
 
 const MANNERS: [(&str, Manner); 3] = [
