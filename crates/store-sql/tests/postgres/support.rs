@@ -145,9 +145,23 @@ impl Case {
         open(&self.url, slots, at(0)).context("open")
     }
 
-    /// Asks in the schema of the case: `@` stands for it.
+    /// The server, whatever the schema.
+    pub(crate) fn server_url(&self) -> &str {
+        self.url.split('?').next().unwrap_or_default()
+    }
+
+    pub(crate) fn schema(&self) -> &str {
+        &self.schema
+    }
+
+    /// The text with the schema of the case where `@` stands for it.
+    pub(crate) fn text(&self, text: &str) -> String {
+        text.replace('@', &format!("{}.", self.schema))
+    }
+
+    /// Asks in the schema of the case.
     pub(crate) fn ask(&self, text: &str) -> Result<String> {
-        self.server.sql(&text.replace('@', &format!("{}.", self.schema)))
+        self.server.sql(&self.text(text))
     }
 
     /// The one number that the server answers.
