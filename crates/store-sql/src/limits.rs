@@ -51,6 +51,11 @@ pub const CONNECT_SECS_MAX: u64 = 5;
 /// How long one call may take, waiting for its turn included. Longer than any lock is held, shorter
 /// than the patience of whoever renews an ownership.
 pub const CALL_SECS_MAX: u64 = 30;
+/// How long a transaction may stand still between two statements. Its process was stopped or is
+/// gone, and it may hold the lock of a shard that somebody else has to take over.
+pub const IDLE_IN_TRANSACTION_SECS_MAX: u64 = 5;
+/// How long a statement waits for a lock: longer than whoever holds one may stand still.
+pub const LOCK_SECS_MAX: u64 = 10;
 /// How long sent bytes may stay unacknowledged before the connection counts as lost.
 pub const UNACKNOWLEDGED_SECS_MAX: u64 = 10;
 /// How long the dropping of a table waits for those who read it: everybody else waits behind it.
@@ -59,3 +64,7 @@ pub const DROP_WAIT_MILLIS_MAX: u64 = 100;
 pub const WALK_SLOTS_FIRST: i64 = 1;
 /// Rows read beyond what was asked for, since running jobs among them are left out.
 pub const READ_AHEAD: usize = 64;
+
+const _: () = {
+    assert!(IDLE_IN_TRANSACTION_SECS_MAX < LOCK_SECS_MAX && LOCK_SECS_MAX < CALL_SECS_MAX);
+};

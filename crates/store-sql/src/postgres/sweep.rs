@@ -6,9 +6,9 @@
 use hence_core::id::{QueueName, ShardId};
 use hence_core::time::Timestamp;
 use hence_store::{ErrorKind, StoreError};
-use tokio_postgres::{Error, Row};
+use tokio_postgres::Row;
 
-use super::error::failed;
+use super::error::{Columns, failed};
 use super::session::Value;
 use super::shared::Shared;
 use super::turn;
@@ -47,7 +47,7 @@ pub(super) async fn sweep(
 }
 
 fn dead(row: &Row) -> Result<(QueueName, u64), StoreError> {
-    let read = || -> Result<(&str, i64), Error> { Ok((row.try_get(0)?, row.try_get(1)?)) };
+    let read = || -> Columns<(&str, i64)> { Ok((row.try_get(0)?, row.try_get(1)?)) };
     let (queue, count) = read().map_err(failed("sweep"))?;
     let queue = QueueName::new(queue).map_err(|_| {
         let message = format!("read history, queue {queue:?}: a name that is not allowed");

@@ -6,18 +6,18 @@
 //! 4. All commits are folded into the first row of the next era.
 //! 5. What no shard needs any more is dropped whole.
 //!
-//! Each of 2 to 4 is a short transaction that holds the shard's lock, moves some rows, and moves the
-//! instants that say where rows lie by just as much. It may end anywhere: the next turn goes on. A
-//! shard enters an era with the lock of the schema held, as whoever drops one does: an era that a
-//! shard is about to enter is never dropped.
+//! Each of 2 to 4 is a short transaction that holds the shard's lock, moves some rows, and moves
+//! the instants that say where rows lie by just as much. It may end anywhere: the next turn goes
+//! on. A shard enters an era with the lock of the schema held, as whoever drops one does: an era
+//! that a shard is about to enter is never dropped.
 
-use hence_core::id::ShardId;
+use hence_core::id::{ScheduleId, ShardId};
 use hence_core::time::Timestamp;
 use hence_store::{ErrorKind, StoreError};
-use tokio_postgres::{Error, Row};
+use tokio_postgres::Row;
 
 use super::bind::{self, CommitValues};
-use super::error::failed;
+use super::error::{Columns, failed};
 use super::read::commit_rows;
 use super::schema::Schema;
 use super::session::{Session, Value};
@@ -99,7 +99,7 @@ impl Turn<'_> {
             let message = format!("there is no {:?}", self.shard);
             return Err(StoreError::new(ErrorKind::Unsupported, message));
         };
-        let read = || -> Result<Layout, Error> {
+        let read = || -> Columns<Layout> {
             Ok(Layout {
                 width: self.target.width,
                 near_from: Timestamp::from_millis(row.try_get(0)?),
@@ -191,7 +191,9 @@ impl Turn<'_> {
         }
         let rows = commit_rows(self.shared, self.session, self.shard, layout.era).await?;
         let mut folded = Folded::default();
-        rows.into_iter().for_each(|row| folded.add(row));
+        for row in rows {
+            folded.add(row);
+        }
         if let Some(last) = folded.last {
             self.write_fold(&layout, folded, last).await?;
         }
@@ -228,7 +230,7 @@ impl Turn<'_> {
 
     /// What a schedule came to before it was put again is over: folded, it would look newer.
     async fn drop_stale_progress(&self, folded: &mut Folded) -> Result<(), StoreError> {
-        let ids: Vec<&str> = folded.advanced.keys().map(|id| id.as_str()).collect();
+        let ids: Vec<&str> = folded.advanced.keys().map(ScheduleId::as_str).collect();
         if ids.is_empty() {
             return Ok(());
         }
@@ -236,8 +238,7 @@ impl Turn<'_> {
         let rows = self.query(sql, &[&i32::from(self.shard.0), &ids]).await?;
         let mut put = std::collections::HashMap::new();
         for row in &rows {
-            let read =
-                || -> Result<(String, i64), Error> { Ok((row.try_get(0)?, row.try_get(1)?)) };
+            let read = || -> Columns<(String, i64)> { Ok((row.try_get(0)?, row.try_get(1)?)) };
             let (id, stamp) = read().map_err(failed("read schedules"))?;
             put.insert(id, Stamp(stamp));
         }
@@ -248,7 +249,7 @@ impl Turn<'_> {
     }
 
     async fn write_progress(&self, folded: &Folded, last: Stamp) -> Result<(), StoreError> {
-        let ids: Vec<&str> = folded.advanced.keys().map(|id| id.as_str()).collect();
+        let ids: Vec<&str> = folded.advanced.keys().map(ScheduleId::as_str).collect();
         let progress: Vec<&[u8]> = folded.advanced.values().map(|it| it.1.as_slice()).collect();
         let sql = "UPDATE @schedules s SET progress = t.progress, stamp = $2 \
                    FROM unnest($3::text[], $4::bytea[]) AS t(id, progress) \
@@ -279,7 +280,7 @@ impl Turn<'_> {
         let values: [Value<'_>; 5] = [&shard, &slots, &queues, &due, &numbers];
         let mut leases = Vec::new();
         for row in self.query(&sql, &values).await? {
-            let read = || -> Result<(i64, i64), Error> { Ok((row.try_get(0)?, row.try_get(1)?)) };
+            let read = || -> Columns<(i64, i64)> { Ok((row.try_get(0)?, row.try_get(1)?)) };
             let (nth, stamp) = read().map_err(failed("read running jobs"))?;
             let Some((queue, place)) = places.get(nth as usize - 1) else { continue };
             let Some(lease) = folded.leases.lease_of(*place, Stamp(stamp), last) else { continue };
