@@ -1,16 +1,18 @@
 //! Real servers for tests, the bench and the examples: private, on loopback, gone at the end.
 //!
-//! [`Postgres`] starts the programs of the machine in a temporary directory, as a user that is not
-//! root, on a free port, several at once. It can be stopped, killed, paused and started again. When
-//! the process that started it dies, however it dies, the server is killed and its directory
-//! removed.
+//! [`Postgres`] and [`MariaDb`] start the programs of the machine in temporary directories, as a
+//! user that is not root, on free ports, several at once. They can be stopped, killed, paused and
+//! started again. When the process that started them dies, however it dies, the servers are killed
+//! and their directories removed.
 //!
 //! What a machine does not have is [`Missing`], an error that [`suite`] shows as a skipped case
 //! with its reason, never as a passed one.
 
 mod home;
 mod install;
+mod mariadb;
 mod missing;
+mod place;
 mod ports;
 mod postgres;
 mod process;
@@ -21,6 +23,7 @@ mod wait;
 mod watchdog;
 
 pub use install::{Program, programs};
+pub use mariadb::MariaDb;
 pub use missing::Missing;
 pub use ports::free_port;
 pub use postgres::Postgres;
