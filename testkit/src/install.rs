@@ -30,10 +30,11 @@ pub(crate) const MARIADB: Program =
     Program { name: "mariadbd", packages: &["mariadb-server-core"] };
 pub(crate) const MARIADB_CLIENT: Program =
     Program { name: "mariadb", packages: &["mariadb-client-core"] };
+pub(crate) const PGBOUNCER: Program = Program { name: "pgbouncer", packages: &["pgbouncer"] };
 
 /// Every program that the servers of this crate need.
-pub fn programs() -> [Program; 4] {
-    [POSTGRES, PSQL, MARIADB, MARIADB_CLIENT]
+pub fn programs() -> [Program; 5] {
+    [POSTGRES, PSQL, MARIADB, MARIADB_CLIENT, PGBOUNCER]
 }
 
 /// While this file forbids it, a package does not start its service.

@@ -21,6 +21,14 @@ pub(crate) fn with_database(url: &str, name: &str) -> String {
     format!("{}/{name}{query}", &start[..end])
 }
 
+/// The same URL with another `host:port`.
+pub(crate) fn with_address(url: &str, address: &str) -> String {
+    let authority = url.find("://").map_or(0, |at| at + 3);
+    let end = url[authority..].find(['/', '?']).map_or(url.len(), |at| authority + at);
+    let host = url[authority..end].rfind('@').map_or(authority, |at| authority + at + 1);
+    format!("{}{address}{}", &url[..host], &url[end..])
+}
+
 /// A URL taken apart, for clients that do not read one.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Parts {
@@ -75,13 +83,14 @@ mod tests {
     #[test]
     fn urls_are_changed_in_one_place() {
         let table = [
-            ("postgres://a@h:1/x", "postgres://a@h:1/db"),
-            ("postgres://a:b%40c@h/x?y=/z", "postgres://a:b%40c@h/db?y=/z"),
-            ("mysql://h", "mysql://h/db"),
-            ("mysql://h:1?a=b", "mysql://h:1/db?a=b"),
+            ("postgres://a@h:1/x", "postgres://a@h:1/db", "postgres://a@p:2/x"),
+            ("postgres://a:b@h/x?y=/z", "postgres://a:b@h/db?y=/z", "postgres://a:b@p:2/x?y=/z"),
+            ("mysql://h", "mysql://h/db", "mysql://p:2"),
+            ("mysql://h:1?a=b", "mysql://h:1/db?a=b", "mysql://p:2?a=b"),
         ];
-        for (url, database) in table {
+        for (url, database, address) in table {
             assert_eq!(with_database(url, "db"), database, "{url}");
+            assert_eq!(with_address(url, "p:2"), address, "{url}");
         }
     }
 

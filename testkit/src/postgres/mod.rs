@@ -1,6 +1,8 @@
 //! A PostgreSQL server: a private one, or the one that `HENCE_TEST_POSTGRES_URL` names.
 
-use std::path::PathBuf;
+mod standby;
+
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result};
@@ -113,7 +115,7 @@ fn programs() -> Result<PathBuf> {
 }
 
 /// An empty data directory, with these settings.
-fn make(own: &Own, programs: &std::path::Path, settings: &[&str]) -> Result<()> {
+fn make(own: &Own, programs: &Path, settings: &[&str]) -> Result<()> {
     let version = Command::new(programs.join("postgres")).arg("--version").output()?;
     let version = String::from_utf8_lossy(&version.stdout).into_owned();
     let version = version.split(' ').nth(2).unwrap_or("unknown").trim();
@@ -132,7 +134,7 @@ fn make(own: &Own, programs: &std::path::Path, settings: &[&str]) -> Result<()> 
     std::fs::write(&file, text).with_context(|| format!("writing {}", file.display()))
 }
 
-fn start(own: &Own, programs: &std::path::Path) -> Result<()> {
+fn start(own: &Own, programs: &Path) -> Result<()> {
     let home = own.home();
     let mut command = own.user.command(programs.join("postgres"));
     command.arg("-D").arg(home.join("data"));
