@@ -156,7 +156,21 @@ fn tools(setup: &Setup) -> Result<Done> {
             tests.skip(format!("what needs {name}: {error:#}"));
         }
     }
+    for missing in missing_servers(&setup.root)? {
+        tests.skip(format!("what needs {missing}"));
+    }
     Ok(Done { ended: Ended::Passed, tests })
+}
+
+/// The programs of servers that tests start and that could not be installed, with the reason. The
+/// testkit has the list, because it is what starts them.
+fn missing_servers(root: &Path) -> Result<Vec<String>> {
+    let output = cargo(root, &["run", "--quiet", "--package", "hence-testkit"]).output()?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "cargo run --package hence-testkit: {said}");
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    print!("{text}");
+    Ok(text.lines().filter_map(|line| line.strip_prefix("missing: ")).map(str::to_owned).collect())
 }
 
 /// Whether there is a program, or a directory of libraries, with this name.
