@@ -4,6 +4,7 @@ use std::io::IsTerminal;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use clap::Args;
 use hence_fail::{Point, reach};
@@ -32,6 +33,10 @@ A second one: end at once.";
 
 /// The line that tells a program where the server listens; the address follows.
 pub(crate) const LISTENING: &str = "listening on ";
+
+/// How often free memory is given back: rare enough not to be seen in the processor time of a
+/// server at rest.
+const GIVE_BACK_EVERY: Duration = Duration::from_secs(10);
 
 #[derive(Debug, Args)]
 pub(crate) struct Serve {
@@ -86,8 +91,18 @@ async fn serve_until_told(
     }
     welcome(address, &config.store, &capabilities, output);
     output.line(format_args!("{LISTENING}http://{address}"))?;
+    tokio::spawn(keep_memory_low());
     server.run(async { drop(stop.await) }).await;
     Ok(())
+}
+
+/// What the start needed, and what a load left behind, goes back to the system.
+async fn keep_memory_low() {
+    let mut beat = tokio::time::interval(GIVE_BACK_EVERY);
+    loop {
+        beat.tick().await;
+        hence_alloc::give_back();
+    }
 }
 
 /// Done at the first signal; a second one ends the process. What was acknowledged is durable either
