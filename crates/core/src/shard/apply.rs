@@ -101,7 +101,7 @@ impl Shard {
     /// its way: a job that holds its key is in memory wherever it stands.
     fn drop_live(&mut self, at: usize, number: JobNumber) {
         self.note_far_removed(at, number);
-        match self.jobs.get(&number).map(|entry| entry.state) {
+        match self.jobs.get(number).map(|entry| entry.state) {
             Some(JobState::Running) => {
                 self.end_lease(number);
                 self.leave_memory(number);
@@ -121,7 +121,7 @@ impl Shard {
         if ended.is_some_and(|attempt| counts_as_failed(attempt.end)) {
             self.counts(at).failed += 1;
         }
-        match self.jobs.get(&number).map(|entry| entry.state) {
+        match self.jobs.get(number).map(|entry| entry.state) {
             Some(JobState::Running) => {
                 self.end_lease(number);
                 let counts = self.counts(at);
@@ -145,7 +145,7 @@ impl Shard {
 
     /// A job that has just risen goes back to waiting, or leaves the memory.
     fn reseat(&mut self, number: JobNumber, job: &Arc<Job>, progress: Progress) {
-        if let Some(entry) = self.jobs.get_mut(&number) {
+        if let Some(entry) = self.jobs.get_mut(number) {
             self.alarms
                 .remove(&(entry.job.expires_at.unwrap_or(Timestamp::MAX), Alarm::Expiry(number)));
             entry.job = Arc::clone(job);
@@ -153,7 +153,7 @@ impl Shard {
         if !progress.holds_key {
             self.release_key(number);
         }
-        let Some(entry) = self.jobs.get_mut(&number) else { return };
+        let Some(entry) = self.jobs.get_mut(number) else { return };
         entry.progress = progress;
         entry.state.transition(JobState::Scheduled);
         let (at, place) = (entry.queue, entry.place());
@@ -166,8 +166,7 @@ impl Shard {
             self.shrink_window(at);
         } else {
             self.note_far_put(at, job, progress);
-            self.names.remove(&job.name);
-            self.jobs.remove(&number);
+            self.jobs.remove(number);
         }
     }
 
@@ -179,10 +178,10 @@ impl Shard {
         grant: &LeaseGrant,
     ) {
         let number = grant.place.number;
-        assert!(self.jobs.contains_key(&number), "only jobs in memory are handed out");
+        assert!(self.jobs.contains(number), "only jobs in memory are handed out");
         self.rise(number);
         self.hold_key(number);
-        let Some(entry) = self.jobs.get_mut(&number) else { return };
+        let Some(entry) = self.jobs.get_mut(number) else { return };
         assert!(entry.lease.is_none(), "one consumer at a time");
         if entry.state == JobState::Scheduled {
             entry.state.transition(JobState::Ready);
@@ -210,7 +209,7 @@ impl Shard {
     }
 
     fn apply_extended(&mut self, number: JobNumber, token: Token, until: Timestamp) {
-        let Some(entry) = self.jobs.get_mut(&number) else {
+        let Some(entry) = self.jobs.get_mut(number) else {
             unreachable!("only running jobs have leases");
         };
         let queue = entry.queue;
@@ -247,7 +246,7 @@ impl Shard {
 
     /// Every change of state goes through the table, the last one too.
     fn note_transition(&mut self, number: JobNumber, outcome: Outcome) {
-        if let Some(entry) = self.jobs.get(&number) {
+        if let Some(entry) = self.jobs.get(number) {
             let mut state = entry.state;
             state.transition(match (state, outcome) {
                 (JobState::Scheduled | JobState::Ready, Outcome::Dead | Outcome::Succeeded) => {
@@ -280,7 +279,7 @@ impl Shard {
     /// The lease of a running job ends; the job has no seat afterwards.
     fn end_lease(&mut self, number: JobNumber) {
         self.rise(number);
-        let Some(entry) = self.jobs.get_mut(&number) else { return };
+        let Some(entry) = self.jobs.get_mut(number) else { return };
         let (queue, lane) = (entry.queue, Lane::of(&entry.job.target));
         if let Some(lease) = entry.lease.take() {
             self.alarms.remove(&(lease.until, Alarm::Lease(number)));
@@ -293,19 +292,14 @@ impl Shard {
 
     /// A job leaves the memory for good; a running one has ended its lease before.
     fn leave_memory(&mut self, number: JobNumber) {
-        let Some(entry) = self.jobs.get(&number) else { return };
+        let Some(entry) = self.jobs.get(number) else { return };
         let expiry = entry.job.expires_at.unwrap_or(Timestamp::MAX);
         if entry.state != JobState::Running {
             self.rise(number);
         }
         self.alarms.remove(&(expiry, Alarm::Expiry(number)));
         self.release_key(number);
-        if let Some(entry) = self.jobs.remove(&number) {
-            // A job of the same name may have taken its place already.
-            if self.names.get(&entry.job.name) == Some(&number) {
-                self.names.remove(&entry.job.name);
-            }
-        }
+        self.jobs.remove(number);
     }
 
     /// A job enters the memory, waiting.
@@ -319,9 +313,7 @@ impl Shard {
             queue: at,
             seat: Seat::Waiting,
         };
-        let before = self.jobs.insert(number, entry);
-        assert!(before.is_none(), "a job is in memory once");
-        self.names.insert(job.name.clone(), number);
+        self.jobs.insert(entry);
         if progress.holds_key {
             self.hold_key(number);
         }

@@ -1,7 +1,7 @@
 //! What the shard keeps in memory, and the small moves on it. No decisions here.
 
 use alloc::boxed::Box;
-use alloc::collections::BTreeMap;
+use alloc::collections::BTreeSet;
 use alloc::sync::Arc;
 
 use hashbrown::HashMap;
@@ -79,11 +79,11 @@ pub(super) struct Queue {
     pub(super) name: QueueName,
     pub(super) settings: QueueSettings,
     pub(super) counts: Counts,
-    pub(super) waiting: BTreeMap<Place, JobNumber>,
-    pub(super) holding: BTreeMap<Place, JobNumber>,
-    pub(super) ready: [BTreeMap<Place, JobNumber>; LANES],
-    pub(super) behind: BTreeMap<Place, JobNumber>,
-    pub(super) parked: BTreeMap<Place, JobNumber>,
+    pub(super) waiting: BTreeSet<Place>,
+    pub(super) holding: BTreeSet<Place>,
+    pub(super) ready: [BTreeSet<Place>; LANES],
+    pub(super) behind: BTreeSet<Place>,
+    pub(super) parked: BTreeSet<Place>,
     pub(super) meter: Meter,
     pub(super) running: u32,
     /// Every pending job at or before this place is in memory.
@@ -102,7 +102,7 @@ pub(super) struct Queue {
 pub(super) struct KeyState {
     /// The one whose turn it is: ready, parked, running, or waiting for its retry.
     pub(super) holder: Option<JobNumber>,
-    pub(super) behind: BTreeMap<Place, JobNumber>,
+    pub(super) behind: BTreeSet<Place>,
 }
 
 /// Why the shard wants to be called at an instant.
@@ -134,11 +134,11 @@ impl Queue {
             name,
             settings: QueueSettings::default(),
             counts: Counts::default(),
-            waiting: BTreeMap::new(),
-            holding: BTreeMap::new(),
+            waiting: BTreeSet::new(),
+            holding: BTreeSet::new(),
             ready: Default::default(),
-            behind: BTreeMap::new(),
-            parked: BTreeMap::new(),
+            behind: BTreeSet::new(),
+            parked: BTreeSet::new(),
             meter: Meter::default(),
             running: 0,
             through: Place::LAST,
@@ -152,7 +152,7 @@ impl Queue {
     }
 
     /// The list for a seat, for the seats that are lists of the queue.
-    fn list(&mut self, seat: Seat, lane: Lane) -> Option<&mut BTreeMap<Place, JobNumber>> {
+    fn list(&mut self, seat: Seat, lane: Lane) -> Option<&mut BTreeSet<Place>> {
         match seat {
             Seat::Waiting => Some(&mut self.waiting),
             Seat::Holding => Some(&mut self.holding),
@@ -164,8 +164,8 @@ impl Queue {
     }
 
     pub(super) fn next_due(&self) -> Option<Timestamp> {
-        let waiting = self.waiting.first_key_value().map(|(place, _)| place.due_at);
-        let holding = self.holding.first_key_value().map(|(place, _)| place.due_at);
+        let waiting = self.waiting.first().map(|place| place.due_at);
+        let holding = self.holding.first().map(|place| place.due_at);
         match (waiting, holding) {
             (Some(a), Some(b)) => Some(a.min(b)),
             (a, b) => a.or(b),
@@ -193,7 +193,7 @@ impl Shard {
 
     /// Puts a job that has no seat into one.
     pub(super) fn sit(&mut self, number: JobNumber, seat: Seat) {
-        let Some(entry) = self.jobs.get_mut(&number) else {
+        let Some(entry) = self.jobs.get_mut(number) else {
             unreachable!("only jobs in memory sit");
         };
         entry.seat = seat;
@@ -205,8 +205,8 @@ impl Shard {
             queue.bytes += entry.job.payload.bytes.len();
         }
         if let Some(list) = queue.list(seat, lane) {
-            let before = list.insert(place, number);
-            assert!(before.is_none(), "two jobs cannot have one place");
+            let free = list.insert(place);
+            assert!(free, "two jobs cannot have one place");
         }
         match seat {
             Seat::Waiting | Seat::Holding => self.set_due_alarm(at),
@@ -222,7 +222,7 @@ impl Shard {
 
     /// Takes a job out of its seat. It must be given another one, or leave.
     pub(super) fn rise(&mut self, number: JobNumber) {
-        let Some(entry) = self.jobs.get(&number) else {
+        let Some(entry) = self.jobs.get(number) else {
             unreachable!("only jobs in memory rise");
         };
         let (place, at, seat) = (entry.place(), entry.queue, entry.seat);
@@ -233,8 +233,8 @@ impl Shard {
             queue.bytes -= entry.job.payload.bytes.len();
         }
         if let Some(list) = queue.list(seat, lane) {
-            let removed = list.remove(&place);
-            assert!(removed == Some(number), "a job sits where it says it does");
+            let there = list.remove(&place);
+            assert!(there, "a job sits where it says it does");
         }
         match seat {
             Seat::Waiting | Seat::Holding => self.set_due_alarm(at),
@@ -245,7 +245,7 @@ impl Shard {
     }
 
     fn leave_line(&mut self, number: JobNumber) {
-        let Some(entry) = self.jobs.get(&number) else { return };
+        let Some(entry) = self.jobs.get(number) else { return };
         let Some(key) = entry.job.name.key.clone() else { return };
         let (at, place) = (entry.queue, entry.place());
         if let Some(state) = self.keys.get_mut(&(at, key)) {
@@ -270,7 +270,7 @@ impl Shard {
 
     /// A job that is due takes its turn in its key: it is ready, or behind an earlier one.
     pub(super) fn take_turn(&mut self, number: JobNumber) {
-        let Some(entry) = self.jobs.get(&number) else { return };
+        let Some(entry) = self.jobs.get(number) else { return };
         let (at, place) = (entry.queue, entry.place());
         let Some(key) = entry.job.name.key.clone() else {
             return self.sit(number, Seat::Ready);
@@ -285,7 +285,7 @@ impl Shard {
             Some(holder) => {
                 // One that has been tried and blocks its key is not overtaken, however late its
                 // next try is due.
-                let ahead = self.jobs.get(&holder).is_some_and(|other| {
+                let ahead = self.jobs.get(holder).is_some_and(|other| {
                     place < other.place()
                         && matches!(other.seat, Seat::Ready | Seat::Parked)
                         && !other.progress.holds_key
@@ -299,7 +299,7 @@ impl Shard {
     fn overtake(&mut self, number: JobNumber, holder: JobNumber) {
         self.rise(holder);
         self.fall_in(holder);
-        let entry = &self.jobs[&number];
+        let entry = &self.jobs[number];
         if let Some(key) = entry.job.name.key.clone() {
             self.keys.entry((entry.queue, key)).or_default().holder = Some(number);
         }
@@ -307,17 +307,17 @@ impl Shard {
     }
 
     fn fall_in(&mut self, number: JobNumber) {
-        let entry = &self.jobs[&number];
+        let entry = &self.jobs[number];
         if let Some(key) = entry.job.name.key.clone() {
             let place = entry.place();
-            self.keys.entry((entry.queue, key)).or_default().behind.insert(place, number);
+            self.keys.entry((entry.queue, key)).or_default().behind.insert(place);
         }
         self.sit(number, Seat::BehindKey);
     }
 
     /// Makes a job the holder of its key, whatever was before: recovery, and leases.
     pub(super) fn hold_key(&mut self, number: JobNumber) {
-        let entry = &self.jobs[&number];
+        let entry = &self.jobs[number];
         let Some(key) = entry.job.name.key.clone() else { return };
         let state = self.keys.entry((entry.queue, key)).or_default();
         assert!(
@@ -329,7 +329,7 @@ impl Shard {
 
     /// A job gives its key up, if it held it: the next in line is ready.
     pub(super) fn release_key(&mut self, number: JobNumber) {
-        let Some(entry) = self.jobs.get(&number) else { return };
+        let Some(entry) = self.jobs.get(number) else { return };
         let Some(key) = entry.job.name.key.clone() else { return };
         let at = (entry.queue, key);
         let Some(state) = self.keys.get_mut(&at) else { return };
@@ -337,12 +337,12 @@ impl Shard {
             return;
         }
         state.holder = None;
-        let Some((_, next)) = state.behind.pop_first() else {
+        let Some(Place { number: next, .. }) = state.behind.pop_first() else {
             self.keys.remove(&at);
             return;
         };
         state.holder = Some(next);
-        assert!(self.jobs[&next].seat == Seat::BehindKey, "who waits for a key sits behind it");
+        assert!(self.jobs[next].seat == Seat::BehindKey, "who waits for a key sits behind it");
         self.rise(next);
         self.sit(next, Seat::Ready);
     }

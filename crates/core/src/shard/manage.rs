@@ -42,7 +42,7 @@ impl Shard {
     /// What stands under the name, as people see it.
     pub(super) fn standing(&self, subject: &Subject) -> Option<JobView> {
         match subject {
-            Subject::Here(number) => self.jobs.get(number).map(|entry| JobView {
+            Subject::Here(number) => self.jobs.get(*number).map(|entry| JobView {
                 job: Arc::clone(&entry.job),
                 state: entry.state,
                 progress: entry.progress,

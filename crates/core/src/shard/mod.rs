@@ -16,6 +16,7 @@ mod index;
 mod manage;
 mod schedules;
 mod submit;
+mod table;
 mod ticks;
 mod views;
 mod window;
@@ -37,7 +38,8 @@ use crate::schedule::{ScheduleCounts, earlier};
 use crate::time::{Millis, Timestamp};
 
 use backfill::Recall;
-use index::{Alarm, Entry, KeyState, Map, Queue, new_map};
+use index::{Alarm, KeyState, Map, Queue, new_map};
+use table::Jobs;
 use ticks::Scheduled;
 
 /// What an operator may set about a shard.
@@ -96,8 +98,7 @@ pub struct Shard {
     next_number: JobNumber,
     next_counter: u64,
 
-    jobs: Map<JobNumber, Entry>,
-    names: Map<JobName, JobNumber>,
+    jobs: Jobs,
     tokens: Map<Token, JobNumber>,
     queues: Vec<Queue>,
     queue_ids: BTreeMap<QueueName, usize>,
@@ -151,8 +152,7 @@ impl Shard {
             config,
             next_number: JobNumber(snapshot.next_number.0.max(1)),
             next_counter: 1,
-            jobs: new_map(seed),
-            names: new_map(seed),
+            jobs: Jobs::new(seed),
             tokens: new_map(seed),
             queues: Vec::new(),
             queue_ids: BTreeMap::new(),
@@ -348,9 +348,9 @@ impl Shard {
 
     fn note_unresolved(&mut self) {
         let mut unresolved: Vec<JobNumber> = Vec::new();
-        for (number, entry) in &self.jobs {
+        for entry in self.jobs.iter() {
             if entry.state == JobState::Running && entry.job.target != Target::Worker {
-                unresolved.push(*number);
+                unresolved.push(entry.job.number);
             }
         }
         // The map's own order must not be seen outside.
@@ -360,7 +360,7 @@ impl Shard {
 
     fn lease_of(&self, token: Token) -> Option<(JobNumber, &Lease)> {
         let number = *self.tokens.get(&token)?;
-        let lease = self.jobs.get(&number)?.lease.as_ref()?;
+        let lease = self.jobs.get(number)?.lease.as_ref()?;
         Some((number, lease))
     }
 }
