@@ -1,6 +1,7 @@
 //! What a job in the window costs in memory. Here because the allocator decides it as well.
 
 #![cfg(target_os = "linux")]
+#![expect(clippy::unwrap_used, reason = "a test that unwraps fails with a line number")]
 
 use std::sync::Arc;
 
@@ -13,16 +14,16 @@ use hence_core::queue::Counts;
 use hence_core::shard::{Config, Shard, Snapshot};
 use hence_core::time::Timestamp;
 
-const JOBS: u64 = 200_000;
-const PAGE: u64 = 10_000;
+const JOBS: usize = 200_000;
+const PAGE: usize = 10_000;
 const PAYLOAD_BYTES: usize = 100;
 
 /// The most that a job may cost beside its payload.
-const BYTES_MAX: u64 = 540;
+const BYTES_MAX: u64 = 200;
 
 /// A job as it comes from a store: nothing of it is shared.
 fn stored(number: u64) -> (Arc<Job>, Progress) {
-    let due_at = Timestamp::from_millis(10_000_000 + number as i64);
+    let due_at = Timestamp::from_millis(10_000_000 + number.cast_signed());
     let spec = JobSpec::new(Target::Worker);
     let id = JobId::new(&format!("01JCQRSTUVWXYZ{number:012}")).unwrap();
     let job = Job {
@@ -64,9 +65,9 @@ fn asks_for_a_page(shard: &mut Shard) -> bool {
 fn a_job_in_the_window_costs_little_beside_its_payload() {
     let mut config = Config::new(WorkerName::new("node").unwrap());
     // A page is asked for while the window is not half full.
-    config.window_jobs = 3 * JOBS as usize;
+    config.window_jobs = 3 * JOBS;
     let queue = QueueName::default_queue();
-    let counts = vec![(queue.clone(), Counts { pending: 2 * JOBS, ..Counts::default() })];
+    let counts = vec![(queue.clone(), Counts { pending: 2 * JOBS as u64, ..Counts::default() })];
     let snapshot = Snapshot { next_number: JobNumber(1), changes: Vec::new(), counts };
     let mut shard = Shard::recover(ShardId(0), Epoch(1), config, snapshot);
     let now = Timestamp::from_millis(0);
@@ -74,9 +75,9 @@ fn a_job_in_the_window_costs_little_beside_its_payload() {
     let before = resident();
     for page in 0..JOBS / PAGE {
         assert!(asks_for_a_page(&mut shard), "page {page} is not wanted");
-        let jobs = (0..PAGE).map(|nth| stored(page * PAGE + nth)).collect();
+        let jobs = (0..PAGE).map(|nth| stored((page * PAGE + nth) as u64)).collect();
         shard.handle(now, Input::Loaded { queue: queue.clone(), jobs, more: true });
     }
-    let each = (resident() - before) / JOBS - PAYLOAD_BYTES as u64;
+    let each = (resident() - before) / JOBS as u64 - PAYLOAD_BYTES as u64;
     assert!(each <= BYTES_MAX, "{each} bytes beside the payload");
 }

@@ -145,18 +145,19 @@ impl Shard {
 
     /// A job that has just risen goes back to waiting, or leaves the memory.
     fn reseat(&mut self, number: JobNumber, job: &Arc<Job>, progress: Progress) {
-        if let Some(entry) = self.jobs.get_mut(number) {
-            self.alarms
-                .remove(&(entry.job.expires_at.unwrap_or(Timestamp::MAX), Alarm::Expiry(number)));
-            entry.job = Arc::clone(job);
+        if let Some(alarm) = self.jobs[number].expiry_alarm() {
+            self.alarms.remove(&alarm);
         }
         if !progress.holds_key {
             self.release_key(number);
         }
+        let held = self.hold(job, progress);
         let Some(entry) = self.jobs.get_mut(number) else { return };
+        entry.held = held;
+        entry.lane = Lane::of(&job.target);
         entry.progress = progress;
         entry.state.transition(JobState::Scheduled);
-        let (at, place) = (entry.queue, entry.place());
+        let (at, place) = (entry.at(), entry.place());
         if progress.holds_key {
             self.hold_key(number);
             return self.sit(number, Seat::Holding);
@@ -194,10 +195,11 @@ impl Shard {
             granted_at: at,
             until: grant.until,
         }));
-        let expiry = entry.job.expires_at.unwrap_or(Timestamp::MAX);
-        let (queue, lane) = (entry.queue, Lane::of(&entry.job.target));
+        let (expiry, queue, lane) = (entry.expiry_alarm(), entry.at(), entry.lane);
         self.sit(number, Seat::Running);
-        self.alarms.remove(&(expiry, Alarm::Expiry(number)));
+        if let Some(alarm) = expiry {
+            self.alarms.remove(&alarm);
+        }
         self.alarms.insert((grant.until, Alarm::Lease(number)));
         self.tokens.insert(token, number);
         self.count_running(lane, 1);
@@ -212,7 +214,7 @@ impl Shard {
         let Some(entry) = self.jobs.get_mut(number) else {
             unreachable!("only running jobs have leases");
         };
-        let queue = entry.queue;
+        let queue = entry.at();
         let Some(lease) = entry.lease.as_mut() else { unreachable!("only leases are extended") };
         assert!(lease.token == token, "a lease is extended by its own token");
         self.alarms.remove(&(lease.until, Alarm::Lease(number)));
@@ -280,7 +282,7 @@ impl Shard {
     fn end_lease(&mut self, number: JobNumber) {
         self.rise(number);
         let Some(entry) = self.jobs.get_mut(number) else { return };
-        let (queue, lane) = (entry.queue, Lane::of(&entry.job.target));
+        let (queue, lane) = (entry.at(), entry.lane);
         if let Some(lease) = entry.lease.take() {
             self.alarms.remove(&(lease.until, Alarm::Lease(number)));
             self.tokens.remove(&lease.token);
@@ -293,11 +295,13 @@ impl Shard {
     /// A job leaves the memory for good; a running one has ended its lease before.
     fn leave_memory(&mut self, number: JobNumber) {
         let Some(entry) = self.jobs.get(number) else { return };
-        let expiry = entry.job.expires_at.unwrap_or(Timestamp::MAX);
+        let expiry = entry.expiry_alarm();
         if entry.state != JobState::Running {
             self.rise(number);
         }
-        self.alarms.remove(&(expiry, Alarm::Expiry(number)));
+        if let Some(alarm) = expiry {
+            self.alarms.remove(&alarm);
+        }
         self.release_key(number);
         self.jobs.remove(number);
     }
@@ -305,13 +309,16 @@ impl Shard {
     /// A job enters the memory, waiting.
     pub(super) fn enter_memory(&mut self, at: usize, job: &Arc<Job>, progress: Progress) {
         let number = job.number;
+        let held = self.hold(job, progress);
         let entry = Entry {
-            job: Arc::clone(job),
+            number,
+            held,
             progress,
-            state: JobState::Scheduled,
             lease: None,
-            queue: at,
+            queue: at as u32,
+            state: JobState::Scheduled,
             seat: Seat::Waiting,
+            lane: Lane::of(&job.target),
         };
         self.jobs.insert(entry);
         if progress.holds_key {

@@ -43,9 +43,10 @@ impl Shard {
         self.queues[at].due_alarm = None;
         while let Some(number) = self.next_due(at, now) {
             self.rise(number);
+            self.unpack(number);
             let Some(entry) = self.jobs.get_mut(number) else { return };
             entry.state.transition(JobState::Ready);
-            let expires_at = entry.job.expires_at;
+            let expires_at = entry.job().expires_at;
             self.take_turn(number);
             match expires_at {
                 Some(at) if at <= now => self.expire_waiting(now, number),
@@ -148,11 +149,11 @@ impl Shard {
             return Start::Closed;
         }
         let entry = &self.jobs[number];
-        if entry.job.expires_at.is_some_and(|expiry| expiry <= now) {
+        if entry.job().expires_at.is_some_and(|expiry| expiry <= now) {
             self.expire_waiting(now, number);
             return Start::PassedOver;
         }
-        if let Target::Handler(name) = &entry.job.target
+        if let Target::Handler(name) = &entry.job().target
             && !self.handlers.contains(name)
         {
             self.park(now, at, number);
@@ -197,12 +198,12 @@ impl Shard {
     ) {
         let entry = &self.jobs[number];
         let span = match lane {
-            Lane::Pull => lease.unwrap_or(entry.job.timeout),
-            Lane::Push | Lane::Handler => entry.job.timeout.plus(limits::PUSH_LEASE_GRACE),
+            Lane::Pull => lease.unwrap_or(entry.job().timeout),
+            Lane::Push | Lane::Handler => entry.job().timeout.plus(limits::PUSH_LEASE_GRACE),
         };
         let (place, due_at) = (entry.place(), entry.progress.due_at);
         let grant = LeaseGrant {
-            queue: entry.job.name.queue.clone(),
+            queue: entry.job().name.queue.clone(),
             place,
             attempt: entry.progress.attempts + 1,
             until: now.plus(span),
@@ -214,7 +215,7 @@ impl Shard {
         grants.leases.push(grant);
         let entry = &self.jobs[number];
         if let Some(lease) = entry.lease.as_deref().cloned() {
-            grants.deliveries.push(Delivery { job: Arc::clone(&entry.job), lease, due_at });
+            grants.deliveries.push(Delivery { job: Arc::clone(entry.job()), lease, due_at });
         }
     }
 

@@ -115,7 +115,7 @@ impl Shard {
             return Ok(Answer::Extended(before));
         }
         let entry = &self.jobs[number];
-        let (queue, place) = (entry.job.name.queue.clone(), entry.place());
+        let (queue, place) = (entry.job().name.queue.clone(), entry.place());
         self.change(Change::LeaseExtended { queue, place, token, until });
         Ok(Answer::Extended(until))
     }
@@ -134,10 +134,10 @@ impl Shard {
     /// A job waiting to start has become too old to.
     pub(super) fn expire_waiting(&mut self, now: Timestamp, number: JobNumber) {
         let Some(entry) = self.jobs.get(number) else { return };
-        if entry.lease.is_some() || entry.job.expires_at.is_none_or(|at| at > now) {
+        if entry.lease.is_some() || entry.job().expires_at.is_none_or(|at| at > now) {
             return;
         }
-        let (job, progress) = (Arc::clone(&entry.job), entry.progress);
+        let (job, progress) = (Arc::clone(entry.job()), entry.progress);
         self.expire(now, &job, progress, None);
     }
 
@@ -149,7 +149,7 @@ impl Shard {
         for number in core::mem::take(&mut self.unresolved) {
             let Some(entry) = self.jobs.get(number) else { continue };
             let Some(lease) = entry.lease.clone() else { continue };
-            let (job, crashes) = (Arc::clone(&entry.job), entry.progress.crashes + 1);
+            let (job, crashes) = (Arc::clone(entry.job()), entry.progress.crashes + 1);
             let in_process = matches!(job.target, Target::Handler(_));
             let reason = if job.on_unknown == OnUnknown::Park {
                 Some("the process ended during the attempt and the job asked to be parked")
@@ -171,7 +171,7 @@ impl Shard {
 
     fn succeed(&mut self, now: Timestamp, number: JobNumber, result: Option<Payload>) {
         let entry = &self.jobs[number];
-        let job = Arc::clone(&entry.job);
+        let job = Arc::clone(entry.job());
         let Some(lease) = &entry.lease else { return };
         let attempts = lease.attempt;
         let ended = Box::new(record(lease, now, AttemptEnd::Succeeded, None));
@@ -195,7 +195,7 @@ impl Shard {
 
     fn fail(&mut self, now: Timestamp, number: JobNumber, failure: &Failure) {
         let entry = &self.jobs[number];
-        let (job, progress) = (Arc::clone(&entry.job), entry.progress);
+        let (job, progress) = (Arc::clone(entry.job()), entry.progress);
         let Some(lease) = &entry.lease else { return };
         let attempts = lease.attempt;
         let ended = Box::new(record(lease, now, failure.end, failure.reason.clone()));
@@ -237,7 +237,7 @@ impl Shard {
         end: Option<AttemptEnd>,
     ) {
         let entry = &self.jobs[number];
-        let job = Arc::clone(&entry.job);
+        let job = Arc::clone(entry.job());
         let progress = Progress { due_at, ..entry.progress };
         let ended = match (&entry.lease, end) {
             (Some(lease), Some(end)) => Some(Box::new(record(lease, now, end, None))),

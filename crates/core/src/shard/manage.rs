@@ -43,7 +43,7 @@ impl Shard {
     pub(super) fn standing(&self, subject: &Subject) -> Option<JobView> {
         match subject {
             Subject::Here(number) => self.jobs.get(*number).map(|entry| JobView {
-                job: Arc::clone(&entry.job),
+                job: self.job_of(entry),
                 state: entry.state,
                 progress: entry.progress,
                 lease: entry.lease.clone(),

@@ -14,6 +14,7 @@ mod dispatch;
 mod finish;
 mod index;
 mod manage;
+mod packed;
 mod schedules;
 mod submit;
 mod table;
@@ -31,7 +32,7 @@ use crate::id::{
     Epoch, HandlerName, JobName, JobNumber, QueueName, ScheduleId, ShardId, Token, WorkerName,
 };
 use crate::input::{Input, Request, Ticket};
-use crate::job::{JobState, Lease, Outcome, Target};
+use crate::job::{JobState, Lease, Outcome};
 use crate::limits;
 use crate::queue::Counts;
 use crate::schedule::{ScheduleCounts, earlier};
@@ -99,6 +100,8 @@ pub struct Shard {
     next_counter: u64,
 
     jobs: Jobs,
+    /// Jobs due later than this are packed while they wait. No rule depends on it.
+    packs_from: Timestamp,
     tokens: Map<Token, JobNumber>,
     queues: Vec<Queue>,
     queue_ids: BTreeMap<QueueName, usize>,
@@ -153,6 +156,7 @@ impl Shard {
             next_number: JobNumber(snapshot.next_number.0.max(1)),
             next_counter: 1,
             jobs: Jobs::new(seed),
+            packs_from: Timestamp::MAX,
             tokens: new_map(seed),
             queues: Vec::new(),
             queue_ids: BTreeMap::new(),
@@ -191,6 +195,7 @@ impl Shard {
 
     /// Takes in what happened. Effects come out of [`Shard::poll_effect`] afterwards.
     pub fn handle(&mut self, now: Timestamp, input: Input) {
+        self.packs_from = now.plus(index::PACK_AHEAD);
         self.resolve_unknown(now);
         match input {
             Input::Tick => {}
@@ -349,8 +354,8 @@ impl Shard {
     fn note_unresolved(&mut self) {
         let mut unresolved: Vec<JobNumber> = Vec::new();
         for entry in self.jobs.iter() {
-            if entry.state == JobState::Running && entry.job.target != Target::Worker {
-                unresolved.push(entry.job.number);
+            if entry.state == JobState::Running && entry.lane != index::Lane::Pull {
+                unresolved.push(entry.number);
             }
         }
         // The map's own order must not be seen outside.

@@ -9,7 +9,7 @@ use foldhash::fast::FixedState;
 use hashbrown::HashTable;
 use hashbrown::hash_table::Entry as Slot;
 
-use crate::id::{JobName, JobNumber};
+use crate::id::JobNumber;
 
 use super::index::Entry;
 
@@ -40,8 +40,9 @@ impl Jobs {
         self.get(number).is_some()
     }
 
-    /// The number of the job that has this name.
-    pub(super) fn named(&self, name: &JobName) -> Option<JobNumber> {
+    /// The number of the job of this queue that has this key and id.
+    pub(super) fn named(&self, queue: u32, name: (Option<&str>, &str)) -> Option<JobNumber> {
+        let name = (queue, name);
         let hash = self.entries.hasher.hash_one(name);
         self.names.find(hash, |number| self.entries.name(*number) == name).copied()
     }
@@ -53,7 +54,7 @@ impl Jobs {
 
     /// Takes a job in. From now on its name means this one, whichever it meant before.
     pub(super) fn insert(&mut self, entry: Entry) {
-        let number = entry.job.number;
+        let number = entry.number;
         self.entries.insert(entry);
         let (entries, names) = (&self.entries, &mut self.names);
         let name = entries.name(number);
@@ -68,7 +69,7 @@ impl Jobs {
     /// Lets a job go, and its name unless another has it meanwhile.
     pub(super) fn remove(&mut self, number: JobNumber) {
         let Some(entry) = self.entries.get(number) else { return };
-        let hash = self.entries.hasher.hash_one(&entry.job.name);
+        let hash = self.entries.hasher.hash_one(name_of(entry));
         if let Ok(slot) = self.names.find_entry(hash, |other| *other == number) {
             slot.remove();
         }
@@ -96,14 +97,14 @@ impl Entries {
         self.table.find(self.hasher.hash_one(number), is(number)).map(Box::as_ref)
     }
 
-    fn name(&self, number: JobNumber) -> &JobName {
-        &self[number].job.name
+    fn name(&self, number: JobNumber) -> (u32, (Option<&str>, &str)) {
+        name_of(&self[number])
     }
 
     fn insert(&mut self, entry: Entry) {
-        let number = entry.job.number;
+        let number = entry.number;
         let hash = |number: JobNumber| self.hasher.hash_one(number);
-        match self.table.entry(hash(number), is(number), |other| hash(other.job.number)) {
+        match self.table.entry(hash(number), is(number), |other| hash(other.number)) {
             Slot::Occupied(_) => unreachable!("a job is in memory once"),
             Slot::Vacant(slot) => drop(slot.insert(Box::new(entry))),
         }
@@ -127,6 +128,11 @@ impl Index<JobNumber> for Entries {
     }
 }
 
+/// The queue, the key and the id: one name, one job.
+fn name_of(entry: &Entry) -> (u32, (Option<&str>, &str)) {
+    (entry.queue, entry.name())
+}
+
 fn is(number: JobNumber) -> impl Fn(&Box<Entry>) -> bool {
-    move |entry| entry.job.number == number
+    move |entry| entry.number == number
 }

@@ -49,7 +49,7 @@ impl Shard {
             let entry = self.jobs.get(number)?;
             let lease = entry.lease.as_deref()?.clone();
             let due_at = entry.progress.due_at;
-            Some(Delivery { job: Arc::clone(&entry.job), lease, due_at })
+            Some(Delivery { job: Arc::clone(entry.job()), lease, due_at })
         });
         Answer::Leases(leases.take(limit).collect())
     }

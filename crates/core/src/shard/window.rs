@@ -75,7 +75,7 @@ impl Shard {
             find.waiting.push((ticket, request));
             return;
         }
-        if let Some(number) = self.jobs.named(name) {
+        if let Some(number) = self.named(name) {
             let subject = Subject::Here(number);
             return self.decide(now, ticket, request, subject);
         }
@@ -89,8 +89,9 @@ impl Shard {
 
     /// The store said what it has under a name.
     pub(super) fn found(&mut self, now: Timestamp, name: &JobName, found: Option<Found>) {
+        let here = self.named(name);
         let Some(find) = self.finds.get_mut(name) else { return };
-        if find.disturbed && self.jobs.named(name).is_none() {
+        if find.disturbed && here.is_none() {
             find.disturbed = false;
             self.effects.push_back(Effect::Find(name.clone()));
             return;
@@ -98,7 +99,7 @@ impl Shard {
         let Some(find) = self.finds.remove(name) else { return };
         let mut waiting = find.waiting.into_iter();
         if let Some((ticket, request)) = waiting.next() {
-            let subject = match (self.jobs.named(name), found) {
+            let subject = match (here, found) {
                 (Some(number), _) => Subject::Here(number),
                 (None, Some(Found::Live(job, progress))) => Subject::Far(job, progress),
                 (None, Some(Found::Finished(job, progress, finish))) => {
@@ -181,7 +182,7 @@ impl Shard {
         let queue = &self.queues[at];
         let (jobs_max, bytes_max) = self.allowance();
         let entry = &self.jobs[number];
-        let size = if entry.is_counted() { entry.job.payload.bytes.len() } else { 0 };
+        let size = if entry.is_counted() { entry.payload_bytes() } else { 0 };
         queue.in_memory > jobs_max || queue.bytes - size >= bytes_max
     }
 
@@ -204,8 +205,8 @@ impl Shard {
         }
         self.rise(number);
         self.release_key(number);
-        if let Some(expiry) = self.jobs[number].job.expires_at {
-            self.alarms.remove(&(expiry, super::index::Alarm::Expiry(number)));
+        if let Some(alarm) = self.jobs[number].expiry_alarm() {
+            self.alarms.remove(&alarm);
         }
         self.jobs.remove(number);
     }
