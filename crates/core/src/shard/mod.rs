@@ -193,8 +193,17 @@ impl Shard {
         shard
     }
 
-    /// Takes in what happened. Effects come out of [`Shard::poll_effect`] afterwards.
+    /// Takes in what happened, and does what follows from it and from the time. Effects come out
+    /// of [`Shard::poll_effect`] afterwards.
     pub fn handle(&mut self, now: Timestamp, input: Input) {
+        self.take_in(now, input);
+        self.advance(now);
+    }
+
+    /// Takes in what happened and nothing more, for a caller who has more to tell at this moment:
+    /// what follows, such as handing out, is then done once for all of it. [`Shard::advance`]
+    /// must come after the last.
+    pub fn take_in(&mut self, now: Timestamp, input: Input) {
         self.packs_from = now.plus(index::PACK_AHEAD);
         self.resolve_unknown(now);
         match input {
@@ -213,7 +222,29 @@ impl Shard {
             Input::StoreFull(full) => self.store_full = full,
             Input::Drain => self.draining = true,
         }
-        self.advance(now);
+    }
+
+    /// Does everything that follows from the time and from what was taken in.
+    pub fn advance(&mut self, now: Timestamp) {
+        self.packs_from = now.plus(index::PACK_AHEAD);
+        let mut budget = ticks::BUDGET;
+        loop {
+            self.tick_schedules(now, &mut budget);
+            while let Some((at, alarm)) = self.alarms.first().copied() {
+                if at > now {
+                    break;
+                }
+                self.alarms.pop_first();
+                self.ring(now, alarm);
+            }
+            self.dispatch(now);
+            // A job that ended just now may be what a tick waits for.
+            if self.ended_runs.is_empty() {
+                break;
+            }
+        }
+        self.load_windows();
+        self.wake_workers();
     }
 
     /// The next thing to be done, until there is none.
@@ -256,28 +287,6 @@ impl Shard {
     /// How many deliveries of this node itself (not of pulling workers) are under way.
     pub fn deliveries_running(&self) -> u32 {
         self.pushes_running + self.handlers_running
-    }
-
-    /// Everything that follows from the time and from what was just changed.
-    fn advance(&mut self, now: Timestamp) {
-        let mut budget = ticks::BUDGET;
-        loop {
-            self.tick_schedules(now, &mut budget);
-            while let Some((at, alarm)) = self.alarms.first().copied() {
-                if at > now {
-                    break;
-                }
-                self.alarms.pop_first();
-                self.ring(now, alarm);
-            }
-            self.dispatch(now);
-            // A job that ended just now may be what a tick waits for.
-            if self.ended_runs.is_empty() {
-                break;
-            }
-        }
-        self.load_windows();
-        self.wake_workers();
     }
 
     fn ring(&mut self, now: Timestamp, alarm: Alarm) {
