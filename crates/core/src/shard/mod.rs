@@ -40,7 +40,7 @@ use crate::time::{Millis, Timestamp};
 
 use backfill::Recall;
 use index::{Alarm, KeyState, Map, Queue, new_map};
-use table::Jobs;
+use table::{CountedMap, Jobs};
 use ticks::Scheduled;
 
 /// What an operator may set about a shard.
@@ -102,7 +102,7 @@ pub struct Shard {
     jobs: Jobs,
     /// Jobs due later than this are packed while they wait. No rule depends on it.
     packs_from: Timestamp,
-    tokens: Map<Token, JobNumber>,
+    tokens: CountedMap<Token, JobNumber>,
     queues: Vec<Queue>,
     queue_ids: BTreeMap<QueueName, usize>,
     /// The queues that have jobs in the store only.
@@ -130,7 +130,7 @@ pub struct Shard {
     handlers_running: u32,
     /// Ended leases and how their jobs ended, oldest first: a repeated acknowledgement is
     /// answered as the first was.
-    finished: Map<Token, Outcome>,
+    finished: CountedMap<Token, Outcome>,
     finished_order: VecDeque<Token>,
     /// Requests that wait until the store has said what it has under a name.
     finds: BTreeMap<JobName, window::Find>,
@@ -157,7 +157,7 @@ impl Shard {
             next_counter: 1,
             jobs: Jobs::new(seed),
             packs_from: Timestamp::MAX,
-            tokens: new_map(seed),
+            tokens: CountedMap::default(),
             queues: Vec::new(),
             queue_ids: BTreeMap::new(),
             far: BTreeSet::new(),
@@ -174,7 +174,7 @@ impl Shard {
             ready_jobs: [0; index::LANES],
             pushes_running: 0,
             handlers_running: 0,
-            finished: new_map(seed),
+            finished: CountedMap::default(),
             finished_order: VecDeque::new(),
             finds: BTreeMap::new(),
             unresolved: Vec::new(),
