@@ -363,7 +363,11 @@ impl Store for PostgresStore {
     fn await_letters(&self) -> Answer<'_, ()> {
         let mut news = self.news.subscribe();
         // It ends with the store, and whoever waits does too.
-        async move { Ok(news.changed().await.unwrap_or_default()) }.boxed()
+        async move {
+            drop(news.changed().await);
+            Ok(())
+        }
+        .boxed()
     }
 
     fn pressure(&self) -> Pressure {
