@@ -206,7 +206,8 @@ impl Driver {
                     self.shard.take_in(now, Input::Swept { queue, dead });
                 }
             }
-            Message::Poke => {}
+            // Whatever is asked for after it sees what the time has made of things.
+            Message::Poke => self.shard.advance(now),
             Message::Settle(done) => self.settling.push(done),
             Message::Drain(done) => {
                 self.shard.take_in(now, Input::Drain);
@@ -240,7 +241,7 @@ impl Driver {
         let first = self.tickets.issue(Pending::Letters { missing, round, done });
         for (part, (id, request)) in letters.into_iter().enumerate() {
             let ticket = Ticket(first.0 + part as u64);
-            self.shard.handle(now, Input::Letter { ticket, id, request });
+            self.shard.take_in(now, Input::Letter { ticket, id, request });
         }
     }
 
