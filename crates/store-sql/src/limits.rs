@@ -60,6 +60,9 @@ pub const LOCK_SECS_MAX: u64 = 10;
 pub const UNACKNOWLEDGED_SECS_MAX: u64 = 10;
 /// How long the dropping of a table waits for those who read it: everybody else waits behind it.
 pub const DROP_WAIT_MILLIS_MAX: u64 = 100;
+/// Payloads and results sent in one statement: PostgreSQL takes a gigabyte at most, and what is
+/// sent is held twice.
+pub const STATEMENT_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// Slots read in the first step of a walk; each further step reads twice as many.
 pub const WALK_SLOTS_FIRST: i64 = 1;
 /// Rows read beyond what was asked for, since running jobs among them are left out.

@@ -1,5 +1,5 @@
-//! Measures, not promises: run by hand, with `--ignored --nocapture`, on a machine that does nothing
-//! else. Only ratios of one run mean anything.
+//! Measures, not promises: run by hand, with `--ignored`, on a machine that does nothing else. Only
+//! ratios of one run mean anything.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use hence_store_sql::Slots;
 use hence_testkit::Postgres;
 use hence_testkit::suite::{self, Ended};
 
-use crate::support::{Owner, SHARD, at, finished, fresh_schema, granted, open, put};
+use crate::support::{Owner, SHARD, at, finished, fresh_schema, granted, job, open, put};
 use crate::tables::DEAD_ROWS;
 
 pub(crate) const CASES: [(&str, suite::Case); 2] = [
@@ -34,6 +34,11 @@ fn rate(mut work: impl FnMut() -> Result<u64>) -> Result<f64> {
     Ok(rows as f64 / begun.elapsed().as_secs_f64())
 }
 
+#[expect(clippy::print_stdout, reason = "what was measured is what it is run for")]
+fn show(text: &str) {
+    println!("{text}");
+}
+
 /// Jobs put, against the same columns in one statement with nothing else.
 fn speed_of_commits_and_of_plain_inserts() -> Result<Ended> {
     let server = Postgres::start_with(&["shared_buffers = '512MB'", "max_wal_size = '4GB'"])?;
@@ -47,11 +52,13 @@ fn speed_of_commits_and_of_plain_inserts() -> Result<Ended> {
     let _connection = runtime.spawn(connection);
     let table = format!("CREATE TABLE plain (LIKE {schema}.jobs INCLUDING ALL)");
     runtime.block_on(client.batch_execute(&table))?;
-    let insert = "INSERT INTO plain (slot, shard, queue, key, id, name_hash, number, due_at, stamp, \
-        holds_key, attempts, submitted_at, schedule, target, content_type, payload, body) \
-        SELECT 1, 0, 'main', NULL, id, number, number, 1789000000000, 1, false, 0, 1789000000000, \
-        NULL, 'worker', NULL, payload, body \
-        FROM unnest($1::text[], $2::bigint[], $3::bytea[], $4::bytea[]) AS t(id, number, payload, body)";
+    let insert = "INSERT INTO plain \
+        (slot, shard, queue, key, id, name_hash, number, due_at, stamp, holds_key, attempts, \
+        submitted_at, schedule, target, content_type, payload, body) \
+        SELECT 1, 0, 'main', NULL, id, number, number, 1789000000000, 1, false, 0, \
+        1789000000000, NULL, 'worker', NULL, payload, body \
+        FROM unnest($1::text[], $2::bigint[], $3::bytea[], $4::bytea[]) \
+        AS t(id, number, payload, body)";
     let insert = runtime.block_on(client.prepare(insert))?;
     let mut report = String::new();
     let mut number = 0_u64;
@@ -88,7 +95,19 @@ fn speed_of_commits_and_of_plain_inserts() -> Result<Ended> {
         Ok(100)
     })?;
     writeln!(report, "  100 a batch: put, granted and finished {whole:.0} jobs/s")?;
-    println!("{report}");
+    for names in [1_usize, 100] {
+        let mut next = 0;
+        let found = rate(|| {
+            let asked = (0..names).map(|_| {
+                next += 1;
+                job(next % number).name.clone()
+            });
+            block_on(store.get(SHARD, asked.collect(), at(0)))?;
+            Ok(names as u64)
+        })?;
+        writeln!(report, "{names:>5} names at once: {found:.0} looked up/s")?;
+    }
+    show(&report);
     Ok(Ended::Passed)
 }
 
@@ -124,12 +143,12 @@ fn dead_rows_in_ten_minutes() -> Result<Ended> {
             block_on(store.sweep(SHARD, at(now), 10_000))?;
         }
         if second % 60 == 59 {
-            println!("{} s: {} dead rows", second + 1, server.sql(&count)?);
+            show(&format!("{} s: {} dead rows", second + 1, server.sql(&count)?));
         }
         // No faster than a thousand a second.
         let ahead = Duration::from_secs(second + 1).saturating_sub(begun.elapsed());
         std::thread::park_timeout(ahead);
     }
-    println!("after {:?}: {} dead rows", begun.elapsed(), server.sql(&count)?);
+    show(&format!("after {:?}: {} dead rows", begun.elapsed(), server.sql(&count)?));
     Ok(Ended::Passed)
 }
