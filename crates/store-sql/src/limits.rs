@@ -27,8 +27,8 @@ pub const SLOTS_AHEAD_MAX: u32 = 400;
 pub const CARRY_BEHIND: Millis = Millis::from_secs(15 * 60);
 /// How long commits are kept row by row before they are folded into one: what a new owner reads.
 pub const ERA_WIDTH: Millis = Millis::from_secs(5 * 60);
-/// Rows carried in one transaction: its shard cannot commit meanwhile.
-pub const CARRY_ROWS_MAX: i64 = 5_000;
+/// Rows looked at for carrying in one transaction: its shard cannot commit meanwhile.
+pub const CARRY_ROWS_MAX: i64 = 20_000;
 /// Schedules whose progress is carried from fold to fold; when there are more, it is written to
 /// their own rows.
 pub const PROGRESS_CARRIED_MAX: usize = 1_000;

@@ -124,12 +124,12 @@ fn a_long_pause_is_made_up_for() -> Result<Ended> {
 }
 
 fn many_late_jobs_are_carried_in_parts() -> Result<Ended> {
-    const JOBS: u64 = 12_000;
+    const JOBS: u64 = 50_000;
     let case = Case::new()?;
     let store = case.open(short_slots())?;
     let mut owner = Owner::new(&store)?;
     let due = |number: u64| (number / 100) as i64;
-    for chunk in (1..=JOBS).collect::<Vec<_>>().chunks(4_000) {
+    for chunk in (1..=JOBS).collect::<Vec<_>>().chunks(10_000) {
         owner.commit(chunk.iter().map(|number| put(*number, due(*number))).collect())?;
     }
     let before = waiting(&store)?;
