@@ -4,7 +4,7 @@
 //! connection must be read all the time. One connection commits, in order; a few read.
 //!
 //! Reading order: [`write`] and [`bind`] for commits, [`snapshot`], [`read`] and [`list`] for
-//! looking, [`sweep`] and [`turn`] for what goes, [`schema`] for tables.
+//! looking, [`sweep`], [`turn`] and [`folding`] for what goes, [`schema`] for tables.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -35,6 +35,7 @@ use crate::url::PostgresUrl;
 
 mod bind;
 mod error;
+mod folding;
 mod letters;
 mod list;
 mod own;

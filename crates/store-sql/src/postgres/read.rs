@@ -288,26 +288,29 @@ async fn leased(snapshot: &Snapshot<'_>) -> Result<Vec<Row>, StoreError> {
 
 /// What the commits of the shard come to.
 async fn fold(snapshot: &Snapshot<'_>) -> Result<Folded, StoreError> {
-    let rows = commit_rows(snapshot.shared, &snapshot.reader, snapshot.shard, snapshot.layout.era);
+    let (shard, era) = (snapshot.shard, snapshot.layout.era);
+    let rows = commit_rows(snapshot.shared, &snapshot.reader, shard, era, Stamp(-1)).await?;
     let mut folded = Folded::default();
-    for row in rows.await? {
+    for row in rows {
         folded.add(row);
     }
     Ok(folded)
 }
 
-/// All commits of an era, in order.
+/// The commits of an era after a stamp, in order.
 pub(super) async fn commit_rows(
     shared: &Shared,
     session: &super::session::Session,
     shard: ShardId,
     era: i64,
+    after: Stamp,
 ) -> Result<Vec<CommitRow>, StoreError> {
     let sql = shared.sql(&format!(
         "SELECT stamp, next_number, swept_until, count_queue, count_value, advanced_id, \
-         advanced_value, {LEASES} FROM @commits WHERE era = $1 AND shard = $2 ORDER BY stamp"
+         advanced_value, {LEASES} FROM @commits WHERE era = $1 AND shard = $2 AND stamp > $3 \
+         ORDER BY stamp"
     ));
-    let rows = session.query(&sql, &[&era, &i32::from(shard.0)]).await;
+    let rows = session.query(&sql, &[&era, &i32::from(shard.0), &after.0]).await;
     let rows = rows.map_err(failed("read commits"))?;
     rows.iter().map(|row| commit_row(shard, row)).collect()
 }

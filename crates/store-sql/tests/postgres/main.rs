@@ -3,6 +3,7 @@
 
 mod faults;
 mod proxy;
+mod speed;
 mod support;
 mod tables;
 mod turn;
@@ -14,5 +15,8 @@ use hence_testkit::suite::{run_trials, trial};
 fn main() -> ExitCode {
     let cases = turn::CASES.into_iter().chain(faults::CASES).chain(tables::CASES);
     let trials = cases.map(|(name, case)| trial(name.to_string(), case));
-    run_trials(trials.collect(), 2).exit_code()
+    let measures = speed::CASES.into_iter();
+    let measures =
+        measures.map(|(name, case)| trial(name.to_string(), case).with_ignored_flag(true));
+    run_trials(trials.chain(measures).collect(), 2).exit_code()
 }

@@ -124,12 +124,12 @@ fn a_long_pause_is_made_up_for() -> Result<Ended> {
 }
 
 fn many_late_jobs_are_carried_in_parts() -> Result<Ended> {
-    const JOBS: u64 = 12_000;
+    const JOBS: u64 = 50_000;
     let case = Case::new()?;
     let store = case.open(short_slots())?;
     let mut owner = Owner::new(&store)?;
     let due = |number: u64| (number / 100) as i64;
-    for chunk in (1..=JOBS).collect::<Vec<_>>().chunks(4_000) {
+    for chunk in (1..=JOBS).collect::<Vec<_>>().chunks(10_000) {
         owner.commit(chunk.iter().map(|number| put(*number, due(*number))).collect())?;
     }
     let before = waiting(&store)?;
@@ -152,8 +152,12 @@ fn a_node_that_did_not_turn_the_era_finds_all() -> Result<Ended> {
     ensure!(waiting(&other)? == [1, 2]);
     let found = block_on(other.due(SHARD, queue(), Place::FIRST, 1))?;
     ensure!(found.len() == 1);
-    owner.commit(vec![finished(1, 100, Outcome::Succeeded, 1_000_000)])?;
-    ensure!(waiting(&other)? == [2]);
+    owner.commit(vec![finished(1, 100, Outcome::Succeeded, 1_000_000), put(3, 25_000)])?;
+    ensure!(waiting(&other)? == [2, 3]);
+    // Now the other one turns it, and the owner does not know.
+    turn(&other, 60_000)?;
+    owner.commit(vec![finished(3, 25_000, Outcome::Succeeded, 1_000_000), put(4, 62_000)])?;
+    ensure!(waiting(&store)? == [2, 4] && waiting(&other)? == [2, 4], "{:?}", waiting(&store)?);
     Ok(Ended::Passed)
 }
 
