@@ -7,16 +7,19 @@
 //!
 //! Reading order: [`slots`] where rows lie, [`draft`] what a batch comes to, [`rows`] rows and what
 //! they stand for, [`leases`] and [`fold`] what commits come to. None of these knows a dialect.
-#![expect(dead_code, reason = "what a dialect runs on, before the first one")]
 
 mod draft;
 mod fold;
 mod leases;
 pub mod limits;
 mod migrate;
+pub mod mysql;
 mod names;
+mod options;
 mod rows;
 mod slots;
+mod threads;
 
 pub use migrate::{Applied, Direction, Step};
 pub use names::SqlName;
+pub use options::{Options, Run};
