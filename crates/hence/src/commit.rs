@@ -26,6 +26,7 @@ use crate::dispatch::Dispatch;
 use crate::error::Error;
 use crate::mailbox::{LeaseReply, Mailbox, Message, Replies, Reply};
 use crate::observe::{Event, Observers};
+use crate::postman::Round;
 use crate::stepped::Step;
 use crate::watch::Watchers;
 
@@ -54,6 +55,7 @@ pub(crate) enum After {
     Reply(Reply, Result<Answer, Error>),
     Replies(Replies, Vec<Result<Answer, Error>>),
     Leased(LeaseReply, Vec<Delivery>),
+    Letters(oneshot::Sender<Round>, Round),
     Deliver(Delivery),
     Abandon(Token),
     Read(Read),
@@ -132,6 +134,9 @@ pub(crate) struct Committer {
 pub(crate) struct Line {
     committer: Arc<Mutex<Committer>>,
     works: mpsc::Sender<Work>,
+    /// Whether the driver may write a little by itself: not when writing means to wait for
+    /// another machine.
+    inline: bool,
     /// Works passed on and not carried out yet.
     ahead: Arc<AtomicUsize>,
 }
@@ -146,14 +151,16 @@ pub(crate) enum Patience {
 impl Line {
     pub(crate) fn new(committer: Committer) -> (Self, mpsc::Receiver<Work>) {
         let (works, inbox) = mpsc::channel();
+        let inline = !committer.store.capabilities().shared;
         let committer = Arc::new(Mutex::new(committer));
-        (Line { committer, works, ahead: Arc::default() }, inbox)
+        (Line { committer, works, inline, ahead: Arc::default() }, inbox)
     }
 
     /// Carries the work out, here or on the thread for it. False: it is over.
     pub(crate) fn pass(&self, work: Work) -> bool {
         let small = work.changes.len() <= INLINE_CHANGES_MAX;
-        if small
+        if self.inline
+            && small
             && self.ahead.load(Ordering::Acquire) == 0
             && let Some(mut committer) = self.free_committer()
         {
@@ -182,7 +189,7 @@ impl Line {
 
 /// The thread that commits, until the driver hangs up or this life is over.
 pub(crate) fn run(line: Line, works: &mpsc::Receiver<Work>) {
-    let Line { committer, works: sender, ahead } = line;
+    let Line { committer, works: sender, ahead, .. } = line;
     // The driver has its own: when that is gone, there is no more work.
     drop(sender);
     while let Ok(first) = works.recv() {
@@ -335,6 +342,7 @@ impl Committer {
                 // A caller that has gone does not need its answer.
                 After::Reply(reply, answer) => drop(reply.send(answer)),
                 After::Replies(replies, answers) => drop(replies.send(answers)),
+                After::Letters(done, round) => drop(done.send(round)),
                 After::Leased(reply, leased) => self.hand_over(reply, leased, now),
                 After::Deliver(delivery) => {
                     self.observers.see(Event::Delivering { delivery: &delivery, now });

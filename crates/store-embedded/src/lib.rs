@@ -128,6 +128,7 @@ impl Store for EmbeddedStore {
             engine: "embedded",
             tier: Tier::Durable,
             shared: false,
+            inbox: false,
             persistent: true,
             shards: self.engine.shards(),
             notes: vec!["fdatasync before every answer".to_owned()],

@@ -199,6 +199,7 @@ impl Net {
             Change::QueuePut { name, settings } => {
                 self.queues.insert(name.clone(), settings.clone());
             }
+            Change::LetterTaken { .. } => {}
         }
     }
 

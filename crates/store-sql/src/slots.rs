@@ -16,7 +16,33 @@
 
 use hence_core::time::{Millis, Timestamp};
 
-use crate::limits::{CARRY_BEHIND, ERA_WIDTH, WALK_SLOTS_FIRST};
+use crate::limits::{
+    CARRY_BEHIND, ERA_WIDTH, SLOT_WIDTH_DEFAULT, SLOTS_AHEAD_DEFAULT, WALK_SLOTS_FIRST,
+};
+
+/// How time is cut.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Slots {
+    /// The time that a slot covers. A store keeps what it was made with.
+    pub width: Millis,
+    /// Slots that are open ahead.
+    pub ahead: u32,
+    /// How late a job must be to be carried elsewhere.
+    pub behind: Millis,
+    /// How long commits are kept one by one. A store keeps what it was made with.
+    pub era: Millis,
+}
+
+impl Default for Slots {
+    fn default() -> Self {
+        Slots {
+            width: SLOT_WIDTH_DEFAULT,
+            ahead: SLOTS_AHEAD_DEFAULT,
+            behind: CARRY_BEHIND,
+            era: ERA_WIDTH,
+        }
+    }
+}
 
 /// Slot 0: removed row by row.
 pub(crate) const ELSEWHERE: i64 = 0;
@@ -47,14 +73,15 @@ pub(crate) struct Step {
 
 impl Layout {
     /// The layout of a store that is made, or kept up, at `now`.
-    pub(crate) fn at(now: Timestamp, width: Millis, slots_ahead: u32) -> Self {
-        let ahead = Millis::new(width.get().saturating_mul(u64::from(slots_ahead)));
+    pub(crate) fn at(now: Timestamp, slots: &Slots) -> Self {
+        let Slots { width, ahead, behind, era } = *slots;
+        let ahead = Millis::new(width.get().saturating_mul(u64::from(ahead)));
         let last = slot_of(now.plus(ahead), width);
         Layout {
             width,
-            near_from: now.minus(CARRY_BEHIND.min(ahead)),
+            near_from: now.minus(behind),
             near_until: start_of(last.saturating_add(1), width),
-            era: now.as_millis().div_euclid(ERA_WIDTH.get() as i64),
+            era: slot_of(now, era),
         }
     }
 
@@ -159,12 +186,13 @@ mod tests {
     #[test]
     fn a_layout_begins_a_while_ago_and_ends_with_a_slot() {
         let now = at(1_789_000_000_123);
-        let layout = Layout::at(now, Millis::from_secs(3600), 3);
+        let slots = Slots { width: Millis::from_secs(3600), ahead: 3, ..Slots::default() };
+        let layout = Layout::at(now, &slots);
         assert_eq!(layout.near_from, now.minus(CARRY_BEHIND));
         assert_eq!(layout.near_until.as_millis() % 3_600_000, 0);
         assert!(layout.near_until > now.plus(Millis::from_secs(3 * 3600)));
         assert!(layout.near_until <= now.plus(Millis::from_secs(4 * 3600)));
-        let later = Layout::at(now.plus(ERA_WIDTH), Millis::from_secs(3600), 3);
+        let later = Layout::at(now.plus(ERA_WIDTH), &slots);
         assert_eq!(later.era, layout.era + 1);
     }
 
@@ -195,7 +223,8 @@ mod tests {
 
         #[test]
         fn no_instant_brings_it_down(millis in any::<i64>(), width in any::<u64>()) {
-            let layout = Layout::at(at(millis), Millis::new(width.max(1)), 400);
+            let slots = Slots { width: Millis::new(width), ..Slots::default() };
+            let layout = Layout::at(at(millis), &slots);
             layout.walk(Timestamp::MIN, Timestamp::MAX);
             layout.slots();
         }

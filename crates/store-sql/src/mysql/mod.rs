@@ -13,7 +13,7 @@ use futures::future::BoxFuture;
 use hence_core::change::Place;
 use hence_core::id::{Epoch, JobName, JobNumber, QueueName, ShardId};
 use hence_core::job::AttemptRecord;
-use hence_core::time::Timestamp;
+use hence_core::time::{Millis, Timestamp};
 use hence_store::{
     Answer, Capabilities, ErrorKind, LedgerRequest, ListRequest, LiveJob, OccurrenceRecord, Page,
     Pressure, Recovered, ShardBatch, Store, StoreError, StoredJob, Tier,
@@ -28,7 +28,7 @@ use self::write::Commit;
 use crate::limits::COMMITS_WAITING_MAX;
 use crate::migrate::{Applied, Direction, Step, plan};
 use crate::options::{Options, Run};
-use crate::slots::Layout;
+use crate::slots::{Layout, Slots};
 use crate::threads::Threads;
 
 mod commit_row;
@@ -83,8 +83,8 @@ pub fn open(url: &str, options: &Options) -> BoxFuture<'static, Result<MySqlStor
         let tables = Tables::new(url.prefix.clone());
         let preparing = prepare(connector.clone(), tables.clone(), options.clone());
         let (meta, answers) = threads.run(preparing).await?;
-        let (width, ahead) = (meta.slot_width, options.slots_ahead);
-        let shared = Arc::new(Shared::new(connector, url.readers, tables, width, ahead));
+        let slots = Slots { width: meta.width, era: meta.era, ..options.slots };
+        let shared = Arc::new(Shared::new(connector, url.readers, tables, slots));
         let (commits, waiting) = mpsc::channel(COMMITS_WAITING_MAX);
         threads.spawn(write::writer(Arc::clone(&shared), waiting));
         let (tier, notes) = answers.judge();
@@ -108,8 +108,9 @@ async fn prepare(
         return Err(StoreError::new(ErrorKind::Unsupported, message));
     }
     migrate::migrate(&mut session, &tables, None).await?;
-    let wanted = Meta { shards: options.shards, slot_width: options.slot_width };
-    let layout = Layout::at(options.now, options.slot_width, options.slots_ahead);
+    let Slots { width, era, .. } = options.slots;
+    let wanted = Meta { shards: options.shards, width, era };
+    let layout = Layout::at(options.now, &options.slots);
     let mut schema = Schema { session: &mut session, tables: &tables };
     Ok((schema.meta(wanted, &layout).await?, answers))
 }
@@ -171,6 +172,17 @@ where
 }
 
 impl MySqlStore {
+    /// Brings the tables of a shard up to `now`, as a sweep does: late jobs are carried, slots
+    /// open, commits are folded, and what is over is dropped.
+    pub fn keep_up(&self, shard: ShardId, now: Timestamp) -> Answer<'_, ()> {
+        self.call(move |shared| async move {
+            let mut reader = shared.pool.get().await?;
+            turn::keep_up(&shared, &mut reader.session, shard, now).await?;
+            shared.pool.give_back(reader);
+            Ok(())
+        })
+    }
+
     /// Calls, once.
     fn call<T, F>(&self, work: impl FnOnce(Arc<Shared>) -> F) -> Answer<'_, T>
     where
@@ -207,6 +219,7 @@ impl Store for MySqlStore {
             tier: self.tier,
             shared: true,
             persistent: true,
+            inbox: false,
             shards: self.shards,
             notes: self.notes.clone(),
         }
@@ -293,6 +306,12 @@ impl Store for MySqlStore {
 
     fn release(&self, shard: ShardId, epoch: Epoch) -> Answer<'_, ()> {
         self.call(|shared| async move { own::release(&shared, shard, epoch).await })
+    }
+
+    fn renew(&self, shard: ShardId, epoch: Epoch, tenure: Millis) -> Answer<'_, Option<Timestamp>> {
+        self.call(
+            move |shared| async move { own::renew(&shared, shard, epoch, tenure).await.map(Some) },
+        )
     }
 
     fn pressure(&self) -> Pressure {

@@ -21,11 +21,15 @@ const BY_SLOT: [&str; 3] = ["jobs", "gone", "history"];
 /// it. Seconds; the server knows nothing shorter.
 const DROP_WAIT_SECS: u64 = 1;
 
+/// How often a change that is needed is tried: in between, everybody else has a turn.
+const CHANGE_TRIES_MAX: usize = 10;
+
 /// What a store was made with.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Meta {
     pub(super) shards: u16,
-    pub(super) slot_width: Millis,
+    pub(super) width: Millis,
+    pub(super) era: Millis,
 }
 
 /// The tables of a store, over a connection.
@@ -58,9 +62,10 @@ impl Schema<'_> {
             sql.raw("(").number(i64::from(shard)).raw(", ").time(layout.near_from).raw(", ");
             sql.time(layout.near_until).raw(", ").number(layout.era).raw(")");
         });
-        let head = "; INSERT INTO @meta (shards, slot_width, made_at) VALUES (";
+        let head = "; INSERT INTO @meta (shards, slot_width, era_width, made_at) VALUES (";
         sql.raw(&self.tables.named(head)).number(i64::from(wanted.shards)).raw(", ");
-        sql.number(wanted.slot_width.get() as i64).raw(", NOW(3)); COMMIT");
+        sql.number(wanted.width.get() as i64).raw(", ").number(wanted.era.get() as i64);
+        sql.raw(", NOW(3)); COMMIT");
         self.session.run("make the store", &sql).await?;
         let (prefix, shards) = (self.tables.prefix(), wanted.shards);
         tracing::info!(prefix, shards, "made the tables of a new store in MySQL");
@@ -69,29 +74,24 @@ impl Schema<'_> {
 
     async fn read_meta(&mut self) -> Result<Option<Meta>, StoreError> {
         const WHAT: &str = "read the store";
-        let sql = self.tables.text("SELECT shards, slot_width FROM @meta");
+        let sql = self.tables.text("SELECT shards, slot_width, era_width FROM @meta");
         let mut rows = self.session.ask(WHAT, &sql).await?.into_iter().flatten();
         let Some(mut row) = rows.next() else { return Ok(None) };
-        let shards = column::<i64>(WHAT, &mut row, 0)?;
-        let width = column::<i64>(WHAT, &mut row, 1)?;
-        let shards = u16::try_from(shards).ok().filter(|shards| *shards > 0);
-        let width = u64::try_from(width).ok().filter(|width| *width > 0);
-        let (Some(shards), Some(width)) = (shards, width) else {
-            let message = "read meta: its only row makes no sense";
-            return Err(StoreError::new(ErrorKind::Corrupt, message));
+        let mut positive = |index| {
+            let number = column::<i64>(WHAT, &mut row, index)?;
+            let number = u64::try_from(number).ok().filter(|number| *number > 0);
+            number.ok_or_else(|| {
+                let message = "read meta: its only row makes no sense";
+                StoreError::new(ErrorKind::Corrupt, message)
+            })
         };
-        Ok(Some(Meta { shards, slot_width: Millis::new(width) }))
+        let shards = u16::try_from(positive(0)?).unwrap_or(u16::MAX);
+        let (width, era) = (Millis::new(positive(1)?), Millis::new(positive(2)?));
+        Ok(Some(Meta { shards, width, era }))
     }
 
     /// Makes what a layout needs and is not there.
-    pub(super) async fn ensure_partitions(&mut self, layout: &Layout) -> Result<(), StoreError> {
-        self.lock().await?;
-        let made = self.make_partitions(layout).await;
-        self.unlock().await?;
-        made
-    }
-
-    async fn make_partitions(&mut self, layout: &Layout) -> Result<(), StoreError> {
+    pub(super) async fn make_partitions(&mut self, layout: &Layout) -> Result<(), StoreError> {
         let there = self.partitions().await?;
         let (first, last) = layout.slots();
         let slots = BY_SLOT.map(|table| (table, first..=last));
@@ -105,9 +105,24 @@ impl Schema<'_> {
             sql.list(missing, |sql, value| {
                 sql.raw("PARTITION s").number(value).raw(" VALUES IN (").number(value).raw(")");
             });
-            self.session.run("make partitions", sql.raw(")")).await?;
+            self.change("make partitions", sql.raw(")")).await?;
         }
         Ok(())
+    }
+
+    /// Changes a table, as soon as those who read it let that happen.
+    async fn change(&mut self, what: &'static str, sql: &Text) -> Result<(), StoreError> {
+        let mut tries = 0;
+        loop {
+            tries += 1;
+            match self.session.run(what, sql).await {
+                Err(error)
+                    if error.kind() == ErrorKind::Unavailable
+                        && tries < CHANGE_TRIES_MAX
+                        && !self.session.is_broken() => {}
+                ended => return ended,
+            }
+        }
     }
 
     /// Every partition: of which table, for which value.
@@ -133,13 +148,6 @@ impl Schema<'_> {
     /// Drops the partitions that no shard needs any more. One that is being read stays until the
     /// next time.
     pub(super) async fn drop_partitions(&mut self, width: Millis) -> Result<usize, StoreError> {
-        self.lock().await?;
-        let dropped = self.drop_over(width).await;
-        self.unlock().await?;
-        dropped
-    }
-
-    async fn drop_over(&mut self, width: Millis) -> Result<usize, StoreError> {
         const WHAT: &str = "read the shards";
         let sql = self.tables.text("SELECT near_from, era FROM @shards");
         let (mut near_from, mut eras) = (Timestamp::MAX, BTreeSet::new());
@@ -169,7 +177,8 @@ impl Schema<'_> {
         let attempts = if table == "history" {
             // The attempts of finished jobs go with them.
             format!(
-                "DELETE a FROM @attempts a JOIN @history h ON a.shard = h.shard \
+                "SET TRANSACTION ISOLATION LEVEL READ COMMITTED; \
+                 DELETE a FROM @attempts a JOIN @history h ON a.shard = h.shard \
                  AND a.number = h.number WHERE h.slot = {value}; "
             )
         } else {
@@ -180,7 +189,7 @@ impl Schema<'_> {
     }
 
     /// One at a time, and nobody is kept waiting for long.
-    async fn lock(&mut self) -> Result<(), StoreError> {
+    pub(super) async fn lock(&mut self) -> Result<(), StoreError> {
         const WHAT: &str = "lock the tables";
         let wait = CALL_SECS_MAX / 3;
         let text = format!(
@@ -196,7 +205,8 @@ impl Schema<'_> {
         Err(StoreError::new(ErrorKind::Unavailable, message))
     }
 
-    async fn unlock(&mut self) -> Result<(), StoreError> {
+    /// The lock goes with the connection, when this fails.
+    pub(super) async fn unlock(&mut self) -> Result<(), StoreError> {
         let wait = CALL_SECS_MAX / 3;
         let text =
             format!("SELECT RELEASE_LOCK('@tables'); SET SESSION lock_wait_timeout = {wait}");

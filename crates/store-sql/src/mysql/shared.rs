@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use hence_core::id::ShardId;
-use hence_core::time::{Millis, Timestamp};
+use hence_core::time::Timestamp;
 use hence_store::{ErrorKind, Pressure, StoreError};
 use mysql_async::Row;
 
@@ -15,14 +15,13 @@ use super::text::Text;
 use crate::leases::LeaseLog;
 use crate::names::SqlName;
 use crate::rows::Stamp;
-use crate::slots::Layout;
+use crate::slots::{Layout, Slots};
 
 pub(super) struct Shared {
     pub(super) connector: Connector,
     pub(super) pool: Pool,
     pub(super) tables: Tables,
-    pub(super) slot_width: Millis,
-    pub(super) slots_ahead: u32,
+    pub(super) slots: Slots,
     shards: Mutex<HashMap<ShardId, Known>>,
     full: AtomicBool,
 }
@@ -97,22 +96,23 @@ impl EraLog {
 }
 
 impl Shared {
-    pub(super) fn new(
-        connector: Connector,
-        readers: usize,
-        tables: Tables,
-        slot_width: Millis,
-        slots_ahead: u32,
-    ) -> Self {
+    pub(super) fn new(connector: Connector, readers: usize, tables: Tables, slots: Slots) -> Self {
         Shared {
             pool: Pool::new(connector.clone(), readers),
             connector,
             tables,
-            slot_width,
-            slots_ahead,
+            slots,
             shards: Mutex::default(),
             full: AtomicBool::new(false),
         }
+    }
+
+    /// The first statement of every transaction that writes: a share of the tables with partitions,
+    /// as whoever writes needs it. Who reads one of them first and asks for more later, while
+    /// somebody waits to change its partitions, would wait for them and they for him.
+    pub(super) fn share_sql(&self) -> Text {
+        self.tables
+            .text("SELECT 1 FROM @commits c, @jobs j, @gone g, @history h WHERE FALSE FOR UPDATE; ")
     }
 
     /// Two statements: the row of a shard, and the last row of its commits.
@@ -148,7 +148,7 @@ impl Shared {
             swept = Timestamp::from_millis(column(WHAT, &mut row, 1)?);
         }
         let layout = Layout {
-            width: self.slot_width,
+            width: self.slots.width,
             near_from: Timestamp::from_millis(column(WHAT, &mut row, 2)?),
             near_until: Timestamp::from_millis(column(WHAT, &mut row, 3)?),
             era: column(WHAT, &mut row, 4)?,

@@ -49,11 +49,12 @@ async fn delete(
 ) -> Result<BTreeMap<QueueName, u64>, StoreError> {
     let mut sql = Text::new(BEGIN);
     // The lock of the shard, so that two sweeps do not report the same job.
+    sql.append(&shared.share_sql());
     sql.append(&shared.shard_sql(shard, Lock::Exclusive)).raw("; ");
     sql.raw(&shared.tables.named("SELECT number, queue, outcome FROM @history WHERE slot = 0"));
     sql.raw(" AND shard = ").number(i64::from(shard.0)).raw(" AND keep_until <= ").time(now);
     sql.raw(" ORDER BY keep_until LIMIT ").number(i64::try_from(limit).unwrap_or(i64::MAX));
-    let mut sets = session.ask(WHAT, &sql).await?.into_iter().skip(2);
+    let mut sets = session.ask(WHAT, &sql).await?.into_iter().skip(3);
     shared.shard_row(shard, &mut sets)?;
     let rows = sets.next().unwrap_or_default();
     let whole = rows.len() < limit;

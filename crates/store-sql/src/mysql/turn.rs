@@ -15,7 +15,7 @@ use std::collections::HashMap;
 use hence_core::change::Place;
 use hence_core::id::{QueueName, ShardId};
 use hence_core::time::Timestamp;
-use hence_store::StoreError;
+use hence_store::{ErrorKind, StoreError};
 use mysql_async::Row;
 
 use super::read::{commit_rows, commits_sql};
@@ -34,6 +34,9 @@ use crate::slots::Layout;
 
 const WHAT: &str = "turn an era";
 
+/// How often a transaction of a turn is made when the server takes it back.
+const TRIES_MAX: usize = 4;
+
 /// Brings the shard up to `now`, if its era is over.
 pub(super) async fn keep_up(
     shared: &Shared,
@@ -41,19 +44,35 @@ pub(super) async fn keep_up(
     shard: ShardId,
     now: Timestamp,
 ) -> Result<(), StoreError> {
-    let target = Layout::at(now, shared.slot_width, shared.slots_ahead);
+    let target = Layout::at(now, &shared.slots);
     let mut sets = session.ask(WHAT, &shared.shard_sql(shard, Lock::None)).await?.into_iter();
     if target.era <= shared.shard_row(shard, &mut sets)?.layout.era {
         return Ok(());
     }
     let mut schema = Schema { session, tables: &shared.tables };
-    schema.ensure_partitions(&target).await?;
+    // One turn at a time: another could drop the era that this one is about to begin.
+    schema.lock().await?;
+    let turned = turn(shared, schema.session, shard, target).await;
+    if turned.is_ok() || !schema.session.is_broken() {
+        schema.unlock().await?;
+    }
+    turned
+}
+
+async fn turn(
+    shared: &Shared,
+    session: &mut Session,
+    shard: ShardId,
+    target: Layout,
+) -> Result<(), StoreError> {
+    let mut schema = Schema { session, tables: &shared.tables };
+    schema.make_partitions(&target).await?;
     let mut turn = Turn { shared, session: schema.session, shard, target };
     for step in [Step::Carry, Step::Open, Step::Fold] {
-        while !turn.take(step).await? {}
+        turn.run_step(step).await?;
     }
     let mut schema = Schema { session: turn.session, tables: &shared.tables };
-    schema.drop_partitions(shared.slot_width).await?;
+    schema.drop_partitions(shared.slots.width).await?;
     Ok(())
 }
 
@@ -72,12 +91,31 @@ enum Step {
 }
 
 impl Turn<'_> {
-    /// One transaction of a step; whether the step is done. A connection that fails in it is not
-    /// used again, so nothing is to be rolled back.
+    /// All transactions of a step. One that the server took back is made again.
+    async fn run_step(&mut self, step: Step) -> Result<(), StoreError> {
+        let mut failures = 0;
+        loop {
+            match self.take(step).await {
+                Ok(true) => return Ok(()),
+                Ok(false) => {}
+                Err(error) => {
+                    failures += 1;
+                    let passes = error.kind() == ErrorKind::Unavailable;
+                    if !passes || failures == TRIES_MAX || self.session.is_broken() {
+                        return Err(error);
+                    }
+                    self.session.run(WHAT, &Text::new("ROLLBACK")).await?;
+                }
+            }
+        }
+    }
+
+    /// One transaction of a step; whether the step is done.
     async fn take(&mut self, step: Step) -> Result<bool, StoreError> {
         let mut sql = Text::new(BEGIN);
+        sql.append(&self.shared.share_sql());
         sql.append(&self.shared.shard_sql(self.shard, Lock::Exclusive));
-        let mut sets = self.session.ask(WHAT, &sql).await?.into_iter().skip(2);
+        let mut sets = self.session.ask(WHAT, &sql).await?.into_iter().skip(3);
         let layout = self.shared.shard_row(self.shard, &mut sets)?.layout;
         let done = match step {
             Step::Carry => self.carry(&layout).await,

@@ -26,6 +26,10 @@ pub(super) struct Commit {
     pub(super) answer: oneshot::Sender<Result<(), StoreError>>,
 }
 
+/// How often a commit is made when the server takes it back: two that wait for each other, or for
+/// the turn of an era, is all that should come of it.
+const TRIES_MAX: usize = 4;
+
 /// Commits what comes, in order, until nobody can send any more.
 pub(super) async fn writer(shared: Arc<Shared>, mut commits: mpsc::Receiver<Commit>) {
     let mut session = None;
@@ -63,11 +67,18 @@ async fn commit(
         None => shared.connector.connect(Role::Writer).await?,
     };
     let session = session.insert(fresh);
-    let written = write(shared, session, &drafts).await;
-    if written.is_err() && !session.is_broken() {
-        // When this fails, the server takes it back as soon as it sees that the connection is gone.
-        let undone = session.run("roll a commit back", &Text::new("ROLLBACK")).await;
-        drop(undone);
+    let mut written = write(shared, session, &drafts).await;
+    for _ in 1..TRIES_MAX {
+        let Err(error) = &written else { break };
+        if session.is_broken() {
+            // The server takes it back as soon as it sees that the connection is gone.
+            break;
+        }
+        session.run("roll a commit back", &Text::new("ROLLBACK")).await?;
+        if error.kind() != ErrorKind::Unavailable {
+            break;
+        }
+        written = write(shared, session, &drafts).await;
     }
     written
 }
@@ -97,11 +108,13 @@ async fn lock(
 ) -> Result<BTreeMap<ShardId, ShardRow>, StoreError> {
     let mut shards: Vec<ShardId> = drafts.iter().map(|draft| draft.shard).collect();
     shards.dedup();
-    let mut sql = Text::new("BEGIN");
-    for shard in &shards {
-        sql.raw("; ").append(&shared.shard_sql(*shard, Lock::Exclusive));
+    let mut sql = Text::new("BEGIN; ");
+    sql.append(&shared.share_sql());
+    for (index, shard) in shards.iter().enumerate() {
+        sql.raw(if index == 0 { "" } else { "; " });
+        sql.append(&shared.shard_sql(*shard, Lock::Exclusive));
     }
-    let mut sets = session.ask("lock a shard", &sql).await?.into_iter().skip(1);
+    let mut sets = session.ask("lock a shard", &sql).await?.into_iter().skip(2);
     let read = |shard: ShardId| Ok((shard, shared.shard_row(shard, &mut sets)?));
     shards.into_iter().map(read).collect()
 }
@@ -137,10 +150,10 @@ fn judge(held: &ShardRow, draft: &Draft) -> Result<Verdict, StoreError> {
 
 #[cfg(test)]
 mod tests {
-    use hence_core::time::{Millis, Timestamp};
+    use hence_core::time::Timestamp;
 
     use super::*;
-    use crate::slots::Layout;
+    use crate::slots::{Layout, Slots};
 
     #[test]
     fn a_batch_is_judged_by_owner_and_order() {
@@ -148,7 +161,7 @@ mod tests {
         let held = |owned, epoch, last| ShardRow {
             epoch,
             owned,
-            layout: Layout::at(Timestamp::EPOCH, Millis::from_secs(1), 1),
+            layout: Layout::at(Timestamp::EPOCH, &Slots::default()),
             last,
             swept_until: Timestamp::MIN,
         };

@@ -8,15 +8,18 @@ CREATE TABLE IF NOT EXISTS @meta (
     single     TINYINT NOT NULL DEFAULT 1 PRIMARY KEY,
     shards     INT NOT NULL,
     slot_width BIGINT NOT NULL,
+    era_width  BIGINT NOT NULL,
     made_at    DATETIME(3) NOT NULL
 ) ENGINE = InnoDB;
 
--- Who owns a shard, and where its rows lie. Changed when its owner changes, and every few minutes.
+-- Who owns a shard, until when nobody else can, and where its rows lie. Changed when its owner
+-- changes or renews, and every few minutes.
 CREATE TABLE IF NOT EXISTS @shards (
     shard       INT NOT NULL PRIMARY KEY,
     epoch       BIGINT NOT NULL DEFAULT 0,
     owner       TEXT CHARACTER SET utf8mb4,
     acquired_at DATETIME(3),
+    kept_until  BIGINT NOT NULL DEFAULT 0,
     near_from   BIGINT NOT NULL,
     near_until  BIGINT NOT NULL,
     era         BIGINT NOT NULL

@@ -5,6 +5,7 @@ CREATE TABLE @meta (
     single     boolean PRIMARY KEY DEFAULT true CHECK (single),
     shards     int NOT NULL,
     slot_width bigint NOT NULL,
+    era_width  bigint NOT NULL,
     made_at    timestamptz NOT NULL DEFAULT now()
 );
 
@@ -100,8 +101,13 @@ CREATE TABLE @history (
     reason       text,
     payload      bytea,
     body         bytea NOT NULL,
-    last_nth     int,
-    last_attempt bytea
+    last_nth        int,
+    last_number     int,
+    last_end        text,
+    last_holder     text,
+    last_started_at bigint,
+    last_ended_at   bigint,
+    last_attempt    bytea
 ) PARTITION BY LIST (slot);
 CREATE INDEX history_name ON @history (name_hash);
 CREATE INDEX history_number ON @history (shard, number);
@@ -120,7 +126,6 @@ CREATE TABLE @attempts (
     holder     text NOT NULL,
     started_at bigint NOT NULL,
     ended_at   bigint NOT NULL,
-    reason     text,
     body       bytea NOT NULL,
     PRIMARY KEY (shard, number, stamp, nth)
 );
