@@ -5,7 +5,7 @@
 //! where it was left, and asked about any moment since it began: a reader whose view of the rows is
 //! a little older than the log still gets the answer of its own moment.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use hence_core::change::Place;
 use hence_core::id::{JobNumber, QueueName, ShardId, Token, WorkerName};
@@ -49,6 +49,15 @@ impl LeaseLog {
         for row in rows {
             self.events.entry(row.place.number).or_default().push(Event { stamp, row });
         }
+    }
+
+    /// Leaves out all leases but those at these places.
+    pub(crate) fn keep(&mut self, places: impl IntoIterator<Item = Place>) {
+        let kept: HashSet<Place> = places.into_iter().collect();
+        self.events.retain(|_, events| {
+            events.retain(|event| kept.contains(&event.row.place));
+            !events.is_empty()
+        });
     }
 
     /// The lease of the job whose row has this stamp and stands there, as of a moment.
@@ -185,6 +194,11 @@ mod tests {
         assert_eq!(log.high(), Stamp(8), "a commit that was read before is left out");
         assert_eq!(log.places(Stamp(8)).len(), 1);
         assert_eq!(log.places(Stamp(4)).len(), 0);
+        let mut kept = log.clone();
+        kept.keep([place(10)]);
+        assert_eq!(kept.places(Stamp(8)).len(), 1);
+        kept.keep([place(20)]);
+        assert_eq!((kept.places(Stamp(8)).len(), kept.high()), (0, Stamp(8)));
     }
 
     #[test]

@@ -27,8 +27,8 @@ pub const SLOTS_AHEAD_MAX: u32 = 400;
 pub const CARRY_BEHIND: Millis = Millis::from_secs(15 * 60);
 /// How long commits are kept row by row before they are folded into one: what a new owner reads.
 pub const ERA_WIDTH: Millis = Millis::from_secs(5 * 60);
-/// Rows carried in one transaction: its shard cannot commit meanwhile.
-pub const CARRY_ROWS_MAX: i64 = 5_000;
+/// Rows looked at for carrying in one transaction: its shard cannot commit meanwhile.
+pub const CARRY_ROWS_MAX: i64 = 20_000;
 /// Schedules whose progress is carried from fold to fold; when there are more, it is written to
 /// their own rows.
 pub const PROGRESS_CARRIED_MAX: usize = 1_000;
@@ -51,11 +51,23 @@ pub const CONNECT_SECS_MAX: u64 = 5;
 /// How long one call may take, waiting for its turn included. Longer than any lock is held, shorter
 /// than the patience of whoever renews an ownership.
 pub const CALL_SECS_MAX: u64 = 30;
+/// How long a transaction may stand still between two statements. Its process was stopped or is
+/// gone, and it may hold the lock of a shard that somebody else has to take over.
+pub const IDLE_IN_TRANSACTION_SECS_MAX: u64 = 5;
+/// How long a statement waits for a lock: longer than whoever holds one may stand still.
+pub const LOCK_SECS_MAX: u64 = 10;
 /// How long sent bytes may stay unacknowledged before the connection counts as lost.
 pub const UNACKNOWLEDGED_SECS_MAX: u64 = 10;
 /// How long the dropping of a table waits for those who read it: everybody else waits behind it.
 pub const DROP_WAIT_MILLIS_MAX: u64 = 100;
+/// Payloads and results sent in one statement: PostgreSQL takes a gigabyte at most, and what is
+/// sent is held twice.
+pub const STATEMENT_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// Slots read in the first step of a walk; each further step reads twice as many.
 pub const WALK_SLOTS_FIRST: i64 = 1;
 /// Rows read beyond what was asked for, since running jobs among them are left out.
 pub const READ_AHEAD: usize = 64;
+
+const _: () = {
+    assert!(IDLE_IN_TRANSACTION_SECS_MAX < LOCK_SECS_MAX && LOCK_SECS_MAX < CALL_SECS_MAX);
+};

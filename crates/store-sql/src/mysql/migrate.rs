@@ -10,12 +10,20 @@ use crate::limits::CALL_SECS_MAX;
 use crate::migrate::{Applied, Direction, Migration, Step, checksum, plan};
 
 /// Every migration there is.
-pub(super) const MIGRATIONS: [Migration; 1] = [Migration {
-    version: 1,
-    name: "tables",
-    up: include_str!("migrations/0001_tables.up.sql"),
-    down: include_str!("migrations/0001_tables.down.sql"),
-}];
+pub(super) const MIGRATIONS: [Migration; 2] = [
+    Migration {
+        version: 1,
+        name: "tables",
+        up: include_str!("migrations/0001_tables.up.sql"),
+        down: include_str!("migrations/0001_tables.down.sql"),
+    },
+    Migration {
+        version: 2,
+        name: "views",
+        up: include_str!("migrations/0002_views.up.sql"),
+        down: include_str!("migrations/0002_views.down.sql"),
+    },
+];
 
 const WHAT: &str = "migrate the tables";
 

@@ -11,7 +11,7 @@ use hence_store::{ErrorKind, StoreError};
 use super::session::{Session, column};
 use super::shared::Tables;
 use super::text::Text;
-use crate::limits::CALL_SECS_MAX;
+use crate::limits::LOCK_SECS_MAX;
 use crate::slots::{Layout, start_of};
 
 /// Tables with a partition for each slot.
@@ -191,7 +191,7 @@ impl Schema<'_> {
     /// One at a time, and nobody is kept waiting for long.
     pub(super) async fn lock(&mut self) -> Result<(), StoreError> {
         const WHAT: &str = "lock the tables";
-        let wait = CALL_SECS_MAX / 3;
+        let wait = LOCK_SECS_MAX;
         let text = format!(
             "SET SESSION lock_wait_timeout = {DROP_WAIT_SECS}; SELECT GET_LOCK('@tables', {wait})"
         );
@@ -207,7 +207,7 @@ impl Schema<'_> {
 
     /// The lock goes with the connection, when this fails.
     pub(super) async fn unlock(&mut self) -> Result<(), StoreError> {
-        let wait = CALL_SECS_MAX / 3;
+        let wait = LOCK_SECS_MAX;
         let text =
             format!("SELECT RELEASE_LOCK('@tables'); SET SESSION lock_wait_timeout = {wait}");
         self.session.run("unlock the tables", &self.tables.text(&text)).await

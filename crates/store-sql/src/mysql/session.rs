@@ -9,7 +9,10 @@ use mysql_async::{Conn, Error, Opts, Row};
 use super::error::{failed, unreadable};
 use super::text::Text;
 use super::url::MySqlUrl;
-use crate::limits::{CALL_SECS_MAX, CONNECT_SECS_MAX, UNACKNOWLEDGED_SECS_MAX};
+use crate::limits::{
+    CALL_SECS_MAX, CONNECT_SECS_MAX, IDLE_IN_TRANSACTION_SECS_MAX, LOCK_SECS_MAX,
+    UNACKNOWLEDGED_SECS_MAX,
+};
 
 /// What a connection is for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -55,12 +58,12 @@ fn settings(role: Role) -> String {
         Role::Writer => "READ COMMITTED",
         Role::Reader => "REPEATABLE READ",
     };
-    let (call, wait) = (CALL_SECS_MAX, CALL_SECS_MAX / 3);
+    let (call, wait, idle) = (CALL_SECS_MAX, LOCK_SECS_MAX, IDLE_IN_TRANSACTION_SECS_MAX);
     format!(
         "SET NAMES utf8mb4; SET SESSION TRANSACTION ISOLATION LEVEL {level}; \
          SET SESSION sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION', autocommit = 1, \
          time_zone = '+00:00', innodb_lock_wait_timeout = {wait}, lock_wait_timeout = {wait}; \
-         /*M! SET SESSION max_statement_time = {call}, idle_transaction_timeout = {wait} */"
+         /*M! SET SESSION max_statement_time = {call}, idle_transaction_timeout = {idle} */"
     )
 }
 

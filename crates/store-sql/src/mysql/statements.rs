@@ -9,7 +9,7 @@ use super::shared::{ShardRow, Tables};
 use super::text::{Packets, Text};
 use crate::draft::{Attempts, Draft, Forgotten, LeaseRow};
 use crate::names::name_hash;
-use crate::rows::{FinishedRow, JobRow, Stamp, number_column, shown, target_text};
+use crate::rows::{AttemptRow, FinishedRow, JobRow, Stamp, number_column, shown, target_text};
 use crate::slots::{ELSEWHERE, Layout};
 
 /// The columns of a live job, in the order of [`job`], after its slot.
@@ -18,7 +18,11 @@ pub(super) const JOB_COLUMNS: &str = "shard, queue, job_key, id, name_hash, numb
 
 const HISTORY_COLUMNS: &str = "slot, shard, queue, job_key, id, name_hash, number, outcome, \
     finished_at, keep_until, due_at, stamp, attempts, submitted_at, schedule, target, \
-    content_type, reason, payload, body, last_nth, last_attempt";
+    content_type, reason, payload, body, last_nth, last_number, \
+    last_end, last_holder, last_started_at, last_ended_at, last_attempt";
+
+const ATTEMPT_COLUMNS: &str =
+    "shard, number, stamp, nth, attempt, ended, holder, started_at, ended_at, body";
 
 /// The values of a row of commits.
 pub(super) struct CommitValues<'a> {
@@ -99,8 +103,9 @@ impl Writing<'_> {
                     self.shard(),
                 )));
                 packets.add(&self.tables.text(&format!(
-                    "INSERT INTO @attempts (shard, number, stamp, nth, body) \
-                     SELECT shard, number, stamp, last_nth, last_attempt FROM @history \
+                    "INSERT INTO @attempts ({ATTEMPT_COLUMNS}) SELECT shard, number, stamp, \
+                     last_nth, last_number, last_end, last_holder, last_started_at, \
+                     last_ended_at, last_attempt FROM @history \
                      WHERE {this} AND last_attempt IS NOT NULL AND keep_until > {swept}",
                 )));
             }
@@ -178,17 +183,19 @@ impl Writing<'_> {
         let reason = finish.reason.as_deref().map(shown);
         sql.raw(", ").or_null(reason.as_deref(), Text::text);
         sql.raw(", ").or_null(row.payload(), Text::bytes).raw(", ").bytes(&row.body());
-        sql.raw(", ").or_null(last.as_ref().map(|last| i64::from(last.nth)), Text::number);
-        let attempt = last.as_ref().map(crate::rows::AttemptRow::body);
-        sql.raw(", ").or_null(attempt.as_deref(), Text::bytes);
+        sql.raw(", ");
+        match last {
+            Some(last) => attempt(sql, last),
+            None => drop(sql.raw("NULL, NULL, NULL, NULL, NULL, NULL, NULL")),
+        }
     }
 
     fn attempts(&self, packets: &mut Packets) {
-        let head = "INSERT INTO @attempts (shard, number, stamp, nth, body) VALUES ";
-        packets.insert(&self.tables.named(head), &self.draft.attempts, "", |sql, row| {
+        let head = format!("INSERT INTO @attempts ({ATTEMPT_COLUMNS}) VALUES ");
+        packets.insert(&self.tables.named(&head), &self.draft.attempts, "", |sql, row| {
             sql.number(self.shard()).raw(", ").number(number_column(row.number)).raw(", ");
-            sql.number(self.draft.stamp.0).raw(", ").number(i64::from(row.nth)).raw(", ");
-            sql.bytes(&row.body());
+            sql.number(self.draft.stamp.0).raw(", ");
+            attempt(sql, row);
         });
     }
 
@@ -250,6 +257,15 @@ fn history_slot(layout: &Layout, row: &FinishedRow) -> i64 {
             layout.slot(row.finish.keep_until)
         }
     }
+}
+
+/// From the place of an attempt in its batch to its bytes.
+fn attempt(sql: &mut Text, row: &AttemptRow) {
+    let record = &row.record;
+    sql.number(i64::from(row.nth)).raw(", ").number(i64::from(record.attempt)).raw(", ");
+    sql.text(record.end.as_str()).raw(", ").bytes(record.holder.as_str().as_bytes());
+    sql.raw(", ").time(record.started_at).raw(", ").time(record.ended_at).raw(", ");
+    sql.bytes(&row.body());
 }
 
 /// Queue, key, id, hash and number.

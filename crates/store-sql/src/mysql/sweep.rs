@@ -4,6 +4,7 @@
 //! reported exactly once; so are those that were to be kept for very long.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use hence_core::id::{QueueName, ShardId};
 use hence_core::job::Outcome;
@@ -15,6 +16,7 @@ use super::session::{Session, column};
 use super::shared::{Lock, Shared};
 use super::text::Text;
 use super::turn;
+use crate::limits::CALL_SECS_MAX;
 
 const WHAT: &str = "sweep";
 
@@ -29,11 +31,17 @@ pub(super) async fn sweep(
 ) -> Result<Vec<(QueueName, u64)>, StoreError> {
     let mut reader = shared.pool.get().await?;
     let dead = delete(shared, &mut reader.session, shard, now, limit).await?;
-    // What was swept is reported, whatever becomes of this: it is tried again by the next sweep.
-    match turn::keep_up(shared, &mut reader.session, shard, now).await {
-        Ok(()) => shared.pool.give_back(reader),
-        Err(error) => {
+    // What was swept is reported, whatever becomes of this and however long it takes: the next
+    // sweep goes on with it.
+    let within = Duration::from_secs(CALL_SECS_MAX / 2);
+    let keeping = turn::keep_up(shared, &mut reader.session, shard, now);
+    match tokio::time::timeout(within, keeping).await {
+        Ok(Ok(())) => shared.pool.give_back(reader),
+        Ok(Err(error)) => {
             tracing::warn!(%error, shard = shard.0, "the tables could not be kept up");
+        }
+        Err(_) => {
+            tracing::warn!(shard = shard.0, ?within, "the tables are kept up in several sweeps");
         }
     }
     Ok(dead.into_iter().collect())

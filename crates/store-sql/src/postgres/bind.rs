@@ -8,6 +8,7 @@ use hence_store::codec;
 use tokio_postgres::types::ToSql;
 
 use crate::draft::{Attempts, Draft, LeaseRow, Left};
+use crate::limits::STATEMENT_BYTES_MAX;
 use crate::names::name_hash;
 use crate::rows::{AttemptRow, FinishedRow, JobRow, number_column, shown, target_text};
 use crate::slots::{ELSEWHERE, Layout};
@@ -131,12 +132,13 @@ pub(super) fn rows<'a>(draft: &'a Draft, layout: &Layout, swept: Timestamp) -> V
     let mut requests = Vec::new();
     forgotten(draft, &mut requests);
     left(draft, layout, &mut requests);
-    if !draft.jobs.is_empty() {
-        requests.push(jobs(draft, layout));
-    }
-    if !draft.finished.is_empty() {
-        requests.push(history(draft, layout));
-    }
+    let bytes = |row: &JobRow| row.job.payload.bytes.len();
+    requests.extend(portions(&draft.jobs, bytes).map(|rows| jobs(draft, rows, layout)));
+    let bytes = |row: &FinishedRow| {
+        let result = row.finish.result.as_ref().map_or(0, |result| result.bytes.len());
+        row.job.payload.bytes.len() + result
+    };
+    requests.extend(portions(&draft.finished, bytes).map(|rows| history(draft, rows, layout)));
     if !draft.attempts.is_empty() {
         requests.push(attempts(draft));
     }
@@ -192,6 +194,21 @@ pub(super) fn commit<'a>(row: &CommitValues<'a>) -> Request<'a> {
     Request { sql: INSERT_COMMIT, values }
 }
 
+/// The rows in portions that fit into a statement; a row that does not is one of its own.
+fn portions<T>(rows: &[T], bytes: impl Fn(&T) -> usize) -> impl Iterator<Item = &[T]> {
+    let mut left = rows;
+    std::iter::from_fn(move || {
+        let mut sum = 0_usize;
+        let fits = left.iter().take_while(|row| {
+            sum = sum.saturating_add(bytes(row));
+            sum <= STATEMENT_BYTES_MAX
+        });
+        let (portion, rest) = left.split_at(fits.count().max(1).min(left.len()));
+        left = rest;
+        (!portion.is_empty()).then_some(portion)
+    })
+}
+
 fn forgotten<'a>(draft: &'a Draft, requests: &mut Vec<Request<'a>>) {
     if !draft.forgotten.is_empty() {
         let all = &draft.forgotten;
@@ -236,8 +253,7 @@ fn left<'a>(draft: &'a Draft, layout: &Layout, requests: &mut Vec<Request<'a>>) 
     }
 }
 
-fn jobs<'a>(draft: &'a Draft, layout: &Layout) -> Request<'a> {
-    let all = &draft.jobs;
+fn jobs<'a>(draft: &Draft, all: &'a [JobRow], layout: &Layout) -> Request<'a> {
     let mut values = begun(draft);
     values.push(column(all, |it| layout.slot(it.progress.due_at)));
     values.extend(names(all, |it| &it.job));
@@ -251,7 +267,7 @@ fn jobs<'a>(draft: &'a Draft, layout: &Layout) -> Request<'a> {
     Request { sql: INSERT_JOBS, values }
 }
 
-fn history<'a>(draft: &'a Draft, layout: &Layout) -> Request<'a> {
+fn history<'a>(draft: &Draft, all: &'a [FinishedRow], layout: &Layout) -> Request<'a> {
     // Dead ones are counted when they go, so they go one by one.
     let slot = |it: &FinishedRow| match it.finish.outcome {
         Outcome::Dead => ELSEWHERE,
@@ -259,7 +275,6 @@ fn history<'a>(draft: &'a Draft, layout: &Layout) -> Request<'a> {
             layout.slot(it.finish.keep_until)
         }
     };
-    let all = &draft.finished;
     let last = |it: &'a FinishedRow| it.last.as_ref();
     let mut values = begun(draft);
     values.push(column(all, slot));
@@ -393,4 +408,26 @@ fn encoded(encode: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
     let mut out = Vec::new();
     encode(&mut out);
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_are_sent_in_portions() {
+        let max = STATEMENT_BYTES_MAX;
+        let rows: [(&[usize], &[usize]); 6] = [
+            (&[], &[]),
+            (&[1, 2, 3], &[3]),
+            (&[max], &[1]),
+            (&[max, 0, 1], &[2, 1]),
+            (&[max + 1, 1], &[1, 1]),
+            (&[max / 2, max / 2, max / 2], &[2, 1]),
+        ];
+        for (bytes, expected) in rows {
+            let found: Vec<usize> = portions(bytes, |row| *row).map(<[usize]>::len).collect();
+            assert_eq!(found, expected, "{bytes:?}");
+        }
+    }
 }

@@ -4,6 +4,9 @@ use hence_store::{ErrorKind, StoreError};
 use tokio_postgres::Error;
 use tokio_postgres::error::SqlState;
 
+/// What the columns of a row hold, or why they cannot be read.
+pub(super) type Columns<T> = Result<T, Error>;
+
 /// A refusal of the fence: somebody else owns the shard.
 pub(super) const FENCED: &str = "HE001";
 /// A refusal of the fence: a batch before this one is missing.

@@ -3,8 +3,8 @@
 //! The engine has threads of its own: the futures of a store are polled by whoever, and a
 //! connection must be read all the time. One connection commits, in order; a few read.
 //!
-//! Reading order: [`write`] and [`bind`] for commits, [`snapshot`], [`read`] and [`list`] for looking,
-//! [`sweep`] and [`turn`] for what goes, [`schema`] for tables.
+//! Reading order: [`write`] and [`bind`] for commits, [`snapshot`], [`read`] and [`list`] for
+//! looking, [`sweep`], [`turn`] and [`folding`] for what goes, [`schema`] for tables.
 
 use std::sync::Arc;
 
@@ -33,6 +33,7 @@ use crate::url::PostgresUrl;
 
 mod bind;
 mod error;
+mod folding;
 mod list;
 mod own;
 mod pool;
@@ -125,9 +126,11 @@ pub fn status(url: &str) -> BoxFuture<'static, Result<Vec<Applied>, StoreError>>
     with_schema(url, |schema| async move { schema.applied().await }.boxed())
 }
 
+type Working<'a, T> = BoxFuture<'a, Result<T, StoreError>>;
+
 fn with_schema<T: Send + 'static>(
     url: &str,
-    work: impl for<'a> FnOnce(&'a Schema<'a>) -> BoxFuture<'a, Result<T, StoreError>> + Send + 'static,
+    work: impl for<'a> FnOnce(&'a Schema<'a>) -> Working<'a, T> + Send + 'static,
 ) -> BoxFuture<'static, Result<T, StoreError>> {
     let url = PostgresUrl::parse(url);
     async move {
@@ -145,8 +148,8 @@ fn with_schema<T: Send + 'static>(
 }
 
 impl PostgresStore {
-    /// Brings the tables of a shard up to `now`, as a sweep does: late jobs are carried, slots open,
-    /// commits are folded, and what is over is dropped.
+    /// Brings the tables of a shard up to `now`, as a sweep does: late jobs are carried, slots
+    /// open, commits are folded, and what is over is dropped.
     pub fn keep_up(&self, shard: ShardId, now: Timestamp) -> Answer<'_, ()> {
         self.read(|shared| async move {
             let reader = shared.pool.get().await?;

@@ -14,9 +14,9 @@ use hence_store::{
     ErrorKind, FinishedJob, LedgerOrder, LedgerRequest, LiveJob, OccurrenceRecord, Recovered,
     StoreError, StoredJob, codec,
 };
-use tokio_postgres::{Error, Row};
+use tokio_postgres::Row;
 
-use super::error::failed;
+use super::error::{Columns, failed};
 use super::session::Value;
 use super::shared::Shared;
 use super::snapshot::{COUNTS, Found, LEASES, LIVE, Snapshot, Which, leases_at};
@@ -121,10 +121,11 @@ pub(super) async fn get(
 
 /// Reads a finished row, selected by [`FINISHED`].
 pub(super) fn finished_row(shard: ShardId, row: &Row) -> Result<(Stamp, FinishedJob), StoreError> {
-    let read = || -> Result<(i64, i64, Option<&[u8]>, &[u8]), Error> {
-        Ok((row.try_get(0)?, row.try_get(1)?, row.try_get(2)?, row.try_get(3)?))
-    };
-    let (number, stamp, payload, body) = read().map_err(failed("read a finished job"))?;
+    let wrong = || failed("read a finished job");
+    let number: i64 = row.try_get(0).map_err(wrong())?;
+    let stamp: i64 = row.try_get(1).map_err(wrong())?;
+    let payload: Option<&[u8]> = row.try_get(2).map_err(wrong())?;
+    let body: &[u8] = row.try_get(3).map_err(wrong())?;
     let name = RowName { table: "history", shard, number };
     Ok((Stamp(stamp), read_finished(name, body, payload)?))
 }
@@ -177,7 +178,7 @@ pub(super) async fn occurrences(
     let rows = reader.query(&sql, &values).await.map_err(failed("read a ledger"))?;
     reader.give_back();
     let decode = |row: &Row| {
-        let read = || -> Result<(i64, &[u8]), Error> { Ok((row.try_get(0)?, row.try_get(1)?)) };
+        let read = || -> Columns<(i64, &[u8])> { Ok((row.try_get(0)?, row.try_get(1)?)) };
         let (number, body) = read().map_err(failed("read a ledger"))?;
         let decoded = codec::decode_occurrence(&Bytes::copy_from_slice(body));
         decoded.map_err(|error| RowName { table: "occurrences", shard, number }.refuse(error))
@@ -208,7 +209,7 @@ async fn queues(snapshot: &Snapshot<'_>) -> Result<Vec<(QueueName, QueueSettings
     let sql = snapshot.shared.sql("SELECT name, body FROM @queues WHERE shard = $1 ORDER BY name");
     let rows = snapshot.reader.query(&sql, &[&i32::from(snapshot.shard.0)]).await;
     let decode = |row: &Row| {
-        let read = || -> Result<(&str, &[u8]), Error> { Ok((row.try_get(0)?, row.try_get(1)?)) };
+        let read = || -> Columns<(&str, &[u8])> { Ok((row.try_get(0)?, row.try_get(1)?)) };
         let (name, body) = read().map_err(failed("read a queue"))?;
         let settings = codec::decode_queue(&Bytes::copy_from_slice(body))
             .map_err(|error| named("queues", name, &error))?;
@@ -225,7 +226,7 @@ async fn schedules(
     let rows =
         snapshot.reader.query(&snapshot.shared.sql(sql), &[&i32::from(snapshot.shard.0)]).await;
     let decode = |row: &Row| {
-        let read = || -> Result<(&str, i64, &[u8], &[u8]), Error> {
+        let read = || -> Columns<(&str, i64, &[u8], &[u8])> {
             Ok((row.try_get(0)?, row.try_get(1)?, row.try_get(2)?, row.try_get(3)?))
         };
         let (id, stamp, body, progress) = read().map_err(failed("read a schedule"))?;
@@ -287,32 +288,37 @@ async fn leased(snapshot: &Snapshot<'_>) -> Result<Vec<Row>, StoreError> {
 
 /// What the commits of the shard come to.
 async fn fold(snapshot: &Snapshot<'_>) -> Result<Folded, StoreError> {
-    let rows = commit_rows(snapshot.shared, &snapshot.reader, snapshot.shard, snapshot.layout.era);
+    let (shard, era) = (snapshot.shard, snapshot.layout.era);
+    let rows = commit_rows(snapshot.shared, &snapshot.reader, shard, era, Stamp(-1)).await?;
     let mut folded = Folded::default();
-    rows.await?.into_iter().for_each(|row| folded.add(row));
+    for row in rows {
+        folded.add(row);
+    }
     Ok(folded)
 }
 
-/// All commits of an era, in order.
+/// The commits of an era after a stamp, in order.
 pub(super) async fn commit_rows(
     shared: &Shared,
     session: &super::session::Session,
     shard: ShardId,
     era: i64,
+    after: Stamp,
 ) -> Result<Vec<CommitRow>, StoreError> {
     let sql = shared.sql(&format!(
         "SELECT stamp, next_number, swept_until, count_queue, count_value, advanced_id, \
-         advanced_value, {LEASES} FROM @commits WHERE era = $1 AND shard = $2 ORDER BY stamp"
+         advanced_value, {LEASES} FROM @commits WHERE era = $1 AND shard = $2 AND stamp > $3 \
+         ORDER BY stamp"
     ));
-    let rows = session.query(&sql, &[&era, &i32::from(shard.0)]).await;
+    let rows = session.query(&sql, &[&era, &i32::from(shard.0), &after.0]).await;
     let rows = rows.map_err(failed("read commits"))?;
     rows.iter().map(|row| commit_row(shard, row)).collect()
 }
 
 fn commit_row(shard: ShardId, row: &Row) -> Result<CommitRow, StoreError> {
     type Pairs<'a> = Vec<(&'a str, &'a [u8])>;
-    let read = || -> Result<(i64, i64, i64, Pairs<'_>, Pairs<'_>), Error> {
-        let pairs = |at: usize| -> Result<Pairs<'_>, Error> {
+    let read = || -> Columns<(i64, i64, i64, Pairs<'_>, Pairs<'_>)> {
+        let pairs = |at: usize| -> Columns<Pairs<'_>> {
             let names: Option<Vec<&str>> = row.try_get(at)?;
             let values: Option<Vec<&[u8]>> = row.try_get(at + 1)?;
             Ok(names.unwrap_or_default().into_iter().zip(values.unwrap_or_default()).collect())

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use hence_core::time::{Millis, Timestamp};
 use hence_store::{ErrorKind, StoreError};
 
-use super::error::failed;
+use super::error::{Columns, failed};
 use super::session::{Session, Value};
 use crate::limits::DROP_WAIT_MILLIS_MAX;
 use crate::migrate::{self, Applied, Direction, Migration, Step};
@@ -16,12 +16,20 @@ use crate::names::SqlName;
 use crate::slots::{Layout, start_of};
 
 /// Every migration there is, in order.
-pub(super) const MIGRATIONS: [Migration; 1] = [Migration {
-    version: 1,
-    name: "tables",
-    up: include_str!("migrations/0001_tables.up.sql"),
-    down: include_str!("migrations/0001_tables.down.sql"),
-}];
+pub(super) const MIGRATIONS: [Migration; 2] = [
+    Migration {
+        version: 1,
+        name: "tables",
+        up: include_str!("migrations/0001_tables.up.sql"),
+        down: include_str!("migrations/0001_tables.down.sql"),
+    },
+    Migration {
+        version: 2,
+        name: "views",
+        up: include_str!("migrations/0002_views.up.sql"),
+        down: include_str!("migrations/0002_views.down.sql"),
+    },
+];
 
 /// Tables with a partition for each slot.
 const BY_SLOT: [&str; 3] = ["jobs", "gone", "history"];
@@ -133,7 +141,8 @@ impl Schema<'_> {
             self.make_partitions(&slots_of(layout)).await?;
             self.make_partitions(&[("commits", layout.era)]).await?;
             let sql = self.sql(
-                "WITH made AS (INSERT INTO @meta (shards, slot_width, era_width) VALUES ($1, $2, $3)) \
+                "WITH made AS ( \
+                     INSERT INTO @meta (shards, slot_width, era_width) VALUES ($1, $2, $3)) \
                  INSERT INTO @shards (shard, near_from, near_until, era) \
                  SELECT generate_series(0, $1 - 1), $4, $5, $6",
             );
@@ -156,7 +165,7 @@ impl Schema<'_> {
         let sql = self.sql("SELECT shards, slot_width, era_width FROM @meta");
         let rows = self.session.query(&sql, &[]).await.map_err(failed("read the store"))?;
         let Some(row) = rows.first() else { return Ok(None) };
-        let read = || -> Result<(i32, i64, i64), tokio_postgres::Error> {
+        let read = || -> Columns<(i32, i64, i64)> {
             Ok((row.try_get(0)?, row.try_get(1)?, row.try_get(2)?))
         };
         let (shards, width, era) = read().map_err(failed("read the store"))?;
@@ -240,9 +249,7 @@ impl Schema<'_> {
         let sql = self.sql("SELECT min(near_from), array_agg(DISTINCT era) FROM @shards");
         let rows = self.session.query(&sql, &[]).await.map_err(failed("read the shards"))?;
         let Some(row) = rows.first() else { return Ok(Vec::new()) };
-        let read = || -> Result<(i64, Vec<i64>), tokio_postgres::Error> {
-            Ok((row.try_get(0)?, row.try_get(1)?))
-        };
+        let read = || -> Columns<(i64, Vec<i64>)> { Ok((row.try_get(0)?, row.try_get(1)?)) };
         let (near_from, eras) = read().map_err(failed("read the shards"))?;
         let over = |(table, value): &(String, i64)| match table.as_str() {
             "commits" => !eras.contains(value),

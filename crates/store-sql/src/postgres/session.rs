@@ -1,4 +1,5 @@
-//! One connection: how it is made, the statements it has prepared, and how several are sent at once.
+//! One connection: how it is made, the statements it has prepared, and how several are sent at
+//! once.
 
 use std::collections::HashMap;
 use std::future::poll_fn;
@@ -14,7 +15,10 @@ use tokio_postgres::{Client, Error, Row, Statement};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
 use super::error::failed;
-use crate::limits::{CALL_SECS_MAX, CONNECT_SECS_MAX, UNACKNOWLEDGED_SECS_MAX};
+use crate::limits::{
+    CALL_SECS_MAX, CONNECT_SECS_MAX, IDLE_IN_TRANSACTION_SECS_MAX, LOCK_SECS_MAX,
+    UNACKNOWLEDGED_SECS_MAX,
+};
 use crate::url::{Pooler, PostgresUrl};
 
 /// What may be bound.
@@ -67,12 +71,13 @@ impl Connector {
 /// Bounds for everything: a statement, the wait for a lock, and a transaction whose process stands
 /// still, since it may hold the lock of a shard.
 fn settings() -> String {
-    let call = CALL_SECS_MAX * 1_000;
+    let millis = |secs: u64| secs * 1_000;
     format!(
-        "SET statement_timeout = {call}; SET lock_timeout = {}; \
+        "SET statement_timeout = {}; SET lock_timeout = {}; \
          SET idle_in_transaction_session_timeout = {}; SET client_min_messages = warning",
-        call / 3,
-        call / 3,
+        millis(CALL_SECS_MAX),
+        millis(LOCK_SECS_MAX),
+        millis(IDLE_IN_TRANSACTION_SECS_MAX),
     )
 }
 
@@ -156,8 +161,8 @@ impl Session {
     }
 }
 
-/// Runs all of them at once. Each sends when it is polled first, and that is in order: together they
-/// take one round trip.
+/// Runs all of them at once. Each sends when it is polled first, and that is in order: together
+/// they take one round trip.
 pub(super) async fn pipelined<T>(mut requests: Vec<BoxFuture<'_, T>>) -> Vec<T> {
     let mut answers: Vec<Option<T>> = requests.iter().map(|_| None).collect();
     poll_fn(|context| {

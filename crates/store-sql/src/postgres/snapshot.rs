@@ -13,7 +13,7 @@ use hence_store::{LiveJob, StoreError};
 use tokio_postgres::types::Type;
 use tokio_postgres::{Error, Row};
 
-use super::error::failed;
+use super::error::{Columns, failed};
 use super::pool::Reader;
 use super::session::{Value, pipelined};
 use super::shared::{EraLog, SHARD, Shared};
@@ -120,7 +120,9 @@ impl<'a> Snapshot<'a> {
         }
         {
             let mut log = leases.lock();
-            rows.into_iter().for_each(|(stamp, rows)| log.add(stamp, rows));
+            for (stamp, rows) in rows {
+                log.add(stamp, rows);
+            }
             log.reach(row.last);
         }
         shared.keep_log(shard, &leases);
@@ -202,7 +204,7 @@ impl<'a> Snapshot<'a> {
     pub(super) fn found(&self, row: &Row) -> Result<Found, StoreError> {
         let number: i64 = row.try_get(1).map_err(failed("read a job"))?;
         let name = RowName { table: "jobs", shard: self.shard, number };
-        let read = || -> Result<(i64, i64, &[u8], &[u8]), Error> {
+        let read = || -> Columns<(i64, i64, &[u8], &[u8])> {
             Ok((row.try_get(2)?, row.try_get(3)?, row.try_get(4)?, row.try_get(5)?))
         };
         let (due_at, stamp, payload, body) = read().map_err(failed("read a job"))?;
@@ -251,7 +253,7 @@ pub(super) fn leases_at(
     row: &Row,
     at: usize,
 ) -> Result<Vec<LeaseRow>, StoreError> {
-    let read = || -> Result<Option<Leases<'_>>, Error> {
+    let read = || -> Columns<Option<Leases<'_>>> {
         let Some(queues) = row.try_get::<_, Option<Vec<&str>>>(at)? else { return Ok(None) };
         Ok(Some(Leases {
             queues,

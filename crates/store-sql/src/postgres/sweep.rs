@@ -3,15 +3,18 @@
 //! Most finished jobs go with their slot. Dead ones are deleted one by one, because each must be
 //! reported exactly once; so are those that were to be kept for very long.
 
+use std::time::Duration;
+
 use hence_core::id::{QueueName, ShardId};
 use hence_core::time::Timestamp;
 use hence_store::{ErrorKind, StoreError};
-use tokio_postgres::{Error, Row};
+use tokio_postgres::Row;
 
-use super::error::failed;
+use super::error::{Columns, failed};
 use super::session::Value;
 use super::shared::Shared;
 use super::turn;
+use crate::limits::CALL_SECS_MAX;
 
 const SWEEP: &str = "WITH swept AS (
     DELETE FROM @history_0 WHERE ctid = ANY (ARRAY(
@@ -36,18 +39,23 @@ pub(super) async fn sweep(
     let rows = reader.query(&shared.sql(SWEEP), &values).await.map_err(failed("sweep"))?;
     shared.sweep_to(shard, now);
     let swept: Result<Vec<_>, _> = rows.iter().map(dead).collect();
-    // What was swept is reported, whatever becomes of this: it is tried again by the next sweep.
-    match turn::keep_up(shared, &reader, shard, now).await {
-        Ok(()) => reader.give_back(),
-        Err(error) => {
+    // What was swept is reported, whatever becomes of this and however long it takes: the next
+    // sweep goes on with it.
+    let within = Duration::from_secs(CALL_SECS_MAX / 2);
+    match tokio::time::timeout(within, turn::keep_up(shared, &reader, shard, now)).await {
+        Ok(Ok(())) => reader.give_back(),
+        Ok(Err(error)) => {
             tracing::warn!(%error, shard = shard.0, "the tables could not be kept up");
+        }
+        Err(_) => {
+            tracing::warn!(shard = shard.0, ?within, "the tables are kept up in several sweeps");
         }
     }
     swept
 }
 
 fn dead(row: &Row) -> Result<(QueueName, u64), StoreError> {
-    let read = || -> Result<(&str, i64), Error> { Ok((row.try_get(0)?, row.try_get(1)?)) };
+    let read = || -> Columns<(&str, i64)> { Ok((row.try_get(0)?, row.try_get(1)?)) };
     let (queue, count) = read().map_err(failed("sweep"))?;
     let queue = QueueName::new(queue).map_err(|_| {
         let message = format!("read history, queue {queue:?}: a name that is not allowed");

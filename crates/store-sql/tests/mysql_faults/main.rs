@@ -25,6 +25,7 @@ hence_testkit::cases!(
     a_full_tablespace_is_told_and_forgotten,
     migrations_lead_up_and_down,
     nodes_that_start_at_once_make_one_store,
+    views_show_jobs_in_words,
 );
 
 /// How often the server dies while batches are committed, and how many are between.
@@ -229,7 +230,7 @@ fn migrations_lead_up_and_down() -> Result<Ended> {
     ensure!(text.contains("CREATE TABLE IF NOT EXISTS jobs_jobs"), "{text}");
     ensure!(tables()?.is_empty(), "a dry run makes nothing");
     runtime.block_on(mysql::migrate_to(&url, None, Run::Really))?;
-    ensure!(versions()?.len() == 1);
+    ensure!(versions()?.len() == 2);
     drop(open(&url)?);
     runtime.block_on(mysql::migrate_to(&url, Some(0), Run::Really))?;
     ensure!(versions()?.is_empty() && tables()? == "jobs_migrations", "{}", tables()?);
@@ -253,5 +254,30 @@ fn nodes_that_start_at_once_make_one_store() -> Result<Ended> {
     })?;
     ensure!(server.sql_in(&url, "SELECT COUNT(*) FROM hence_meta")? == "1");
     ensure!(server.sql_in(&url, "SELECT COUNT(*) FROM hence_shards")? == "1");
+    Ok(Ended::Passed)
+}
+
+fn views_show_jobs_in_words() -> Result<Ended> {
+    let server = MariaDb::start()?;
+    let url = server.database()?;
+    let mut owner = Owner::of(&url)?;
+    let batch = owner.batch(2, 10);
+    owner.commit(&batch)?;
+    let grant = owner.granted();
+    owner.commit(&grant)?;
+    let jobs = server.sql_in(
+        &url,
+        "SELECT queue, id, state = 'running', due_at, payload_bytes FROM hence_jobs_view \
+         ORDER BY number",
+    )?;
+    let expected = "default\tjob-0\t1\t2026-09-10 00:26:40.000000\t10\n\
+                    default\tjob-1\t0\t2026-09-10 00:26:40.001000\t10";
+    ensure!(jobs == expected, "{jobs}");
+    let leases = "SELECT queue, number, holder, attempt FROM hence_leases_view";
+    ensure!(server.sql_in(&url, leases)? == "default\t0\tsomebody\t1");
+    ensure!(server.sql_in(&url, "SELECT node, shards FROM hence_nodes_view")? == "a test\t1");
+    for view in ["attempts", "schedules"] {
+        server.sql_in(&url, &format!("SELECT * FROM hence_{view}_view"))?;
+    }
     Ok(Ended::Passed)
 }

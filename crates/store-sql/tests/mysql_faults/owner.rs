@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use bytes::Bytes;
-use hence_core::change::{Change, Place};
-use hence_core::id::{Epoch, JobId, JobName, JobNumber, QueueName, ShardId};
+use hence_core::change::{Change, LeaseGrant, Place};
+use hence_core::id::{Epoch, JobId, JobName, JobNumber, QueueName, ShardId, Token, WorkerName};
 use hence_core::job::{Job, KeyOnFailure, OnUnknown, Payload, Progress, Target};
 use hence_core::retry::RetryPolicy;
 use hence_core::time::{Millis, Timestamp};
@@ -59,6 +59,26 @@ impl Owner {
         };
         let changes = (self.number..self.number + jobs).map(put).collect();
         self.number += jobs;
+        self.next(changes)
+    }
+
+    /// The next batch: somebody runs the first job.
+    pub(crate) fn granted(&mut self) -> ShardBatch {
+        let lease = LeaseGrant {
+            queue: QueueName::default_queue(),
+            place: Place { due_at: NOW, number: JobNumber(0) },
+            attempt: 1,
+            until: NOW.plus(Millis::from_secs(30)),
+        };
+        self.next(vec![Change::LeasesGranted {
+            first_token: Token { shard: SHARD, epoch: self.epoch, counter: 1 },
+            holder: WorkerName::new("somebody").expect("a good name"),
+            at: NOW,
+            leases: vec![lease],
+        }])
+    }
+
+    fn next(&mut self, changes: Vec<Change>) -> ShardBatch {
         self.sequence += 1;
         ShardBatch {
             shard: SHARD,

@@ -100,6 +100,11 @@ CREATE TABLE IF NOT EXISTS @history (
     payload      LONGBLOB,
     body         LONGBLOB NOT NULL,
     last_nth     INT,
+    last_number  INT,
+    last_end     VARCHAR(16) CHARACTER SET ascii,
+    last_holder  VARBINARY(128),
+    last_started_at BIGINT,
+    last_ended_at   BIGINT,
     last_attempt LONGBLOB,
     PRIMARY KEY (shard, number, stamp, slot),
     KEY @history_name (name_hash),
@@ -113,6 +118,11 @@ CREATE TABLE IF NOT EXISTS @attempts (
     number     BIGINT NOT NULL,
     stamp      BIGINT NOT NULL,
     nth        INT NOT NULL,
+    attempt    INT NOT NULL,
+    ended      VARCHAR(16) CHARACTER SET ascii NOT NULL,
+    holder     VARBINARY(128) NOT NULL,
+    started_at BIGINT NOT NULL,
+    ended_at   BIGINT NOT NULL,
     body       LONGBLOB NOT NULL,
     PRIMARY KEY (shard, number, stamp, nth)
 ) ENGINE = InnoDB ROW_FORMAT = DYNAMIC;
