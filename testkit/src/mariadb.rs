@@ -97,6 +97,12 @@ impl MariaDb {
         start(self.place.down(Signal::TERM)?, &MARIADB.need()?)
     }
 
+    /// Gives it other settings in place of those it was started with; they count from the next
+    /// start on.
+    pub fn configure(&self, settings: &[&str]) -> Result<()> {
+        write_settings(self.place.own("configured")?, settings)
+    }
+
     /// Stops it in its tracks: connections stay open, nothing is answered.
     pub fn pause(&self) -> Result<()> {
         self.place.pause()
@@ -117,9 +123,8 @@ impl MariaDb {
 fn make(own: &Own, program: &Path, settings: &[&str]) -> Result<()> {
     let home = own.home();
     let file = home.join("settings");
-    let mut text = SETTINGS.to_owned();
     // The settings of a test may be wrong: that is for the start to say, in the log.
-    std::fs::write(&file, &text).with_context(|| format!("writing {}", file.display()))?;
+    write_settings(own, &[])?;
     let version = Command::new(program).args(["--no-defaults", "--version"]).output()?;
     let version = String::from_utf8_lossy(&version.stdout).into_owned();
     let version = version.split_whitespace().nth(2).unwrap_or("unknown");
@@ -134,6 +139,12 @@ fn make(own: &Own, program: &Path, settings: &[&str]) -> Result<()> {
         server.args(["--bootstrap", "--log-warnings=0"]).stdin(File::open(&script)?);
         template::run(&mut server)
     })?;
+    write_settings(own, settings)
+}
+
+fn write_settings(own: &Own, settings: &[&str]) -> Result<()> {
+    let file = own.home().join("settings");
+    let mut text = SETTINGS.to_owned();
     for line in settings {
         text.push_str(line);
         text.push('\n');

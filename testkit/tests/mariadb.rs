@@ -34,8 +34,9 @@ fn what_was_committed_outlives_kill_9() -> Result<Ended> {
     ensure!(server.sql("SELECT 1").is_err(), "a dead server answers");
     server.restart()?;
     ensure!(server.sql_in(&url, "SELECT x FROM t")? == "7");
+    server.configure(&["max_connections = 78"])?;
     server.restart()?;
-    ensure!(server.sql_in(&url, "SELECT x FROM t")? == "7");
+    ensure!(server.sql_in(&url, "SELECT x, @@max_connections FROM t")? == "7\t78");
     Ok(Ended::Passed)
 }
 

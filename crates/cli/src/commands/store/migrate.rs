@@ -2,7 +2,7 @@
 
 use clap::Args;
 use hence_server::config::{DatabaseUrl, StoreChoice};
-use hence_store_sql::postgres::Run;
+use hence_store_sql::Run;
 use serde_json::json;
 
 use super::open::database_failure;
