@@ -1,7 +1,9 @@
 //! The machine's clocks. All processes of a test run on one machine, so that their stamps can be
 //! compared without tolerance.
 
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+pub use hence_testkit::until;
 
 /// Microseconds since 1970, by the wall clock.
 pub fn now_us() -> i64 {
@@ -17,20 +19,6 @@ pub fn now_ms() -> i64 {
 /// Waits for so many milliseconds.
 pub fn sleep_ms(millis: u64) {
     std::thread::sleep(Duration::from_millis(millis));
-}
-
-/// Asks again and again until there is an answer, or the time is up.
-pub fn until<T>(within: Duration, mut ask: impl FnMut() -> Option<T>) -> Option<T> {
-    let deadline = Instant::now() + within;
-    loop {
-        if let Some(answer) = ask() {
-            return Some(answer);
-        }
-        if Instant::now() >= deadline {
-            return None;
-        }
-        sleep_ms(5);
-    }
 }
 
 /// Microseconds since 1970 of an RFC 3339 text.

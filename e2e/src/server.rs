@@ -2,15 +2,15 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Seek};
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
+use hence_testkit::free_port;
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
@@ -297,19 +297,4 @@ fn build(which: Build) -> PathBuf {
     let copied = std::fs::copy(&binary, &failing);
     assert!(copied.is_ok(), "{} cannot be written: {copied:?}", failing.display());
     failing
-}
-
-/// A port that is free, outside the range from which the kernel draws ports for outgoing
-/// connections: a client that tries to reach a dead server must not be given its port and so
-/// connect to itself.
-fn free_port() -> Result<u16> {
-    static NEXT: AtomicU16 = AtomicU16::new(0);
-    let start = 10_000 + (std::process::id() % 200) as u16 * 100;
-    for _ in 0..2_000 {
-        let port = start + NEXT.fetch_add(1, Ordering::Relaxed) % 2_000;
-        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
-            return Ok(port);
-        }
-    }
-    bail!("no free port from {start} on")
 }

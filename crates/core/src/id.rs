@@ -154,6 +154,10 @@ impl fmt::Display for JobName {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct JobNumber(pub u64);
 
+/// A letter's number in the inbox of its store: see [`Input::Letter`](crate::input::Input::Letter).
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct LetterId(pub u64);
+
 /// A slice of the key space.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct ShardId(pub u16);

@@ -376,6 +376,8 @@ impl<'a> Draft<'a> {
                 let key = out.key.named(keys::SETTINGS, self.shard, name.as_str());
                 out.batch.put_with(key, |value| codec::encode_queue(settings, value));
             }
+            // There is no inbox here: nobody else can write into the directory.
+            Change::LetterTaken { .. } => {}
             Change::JobPut { .. }
             | Change::JobMoved { .. }
             | Change::LeasesGranted { .. }

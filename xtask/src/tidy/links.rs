@@ -3,8 +3,18 @@
 use super::{File, Finding, has_extension};
 
 /// Backticked words that start like this are paths from the root of the repository.
-const ROOTS: [&str; 9] =
-    ["crates/", "docs/", "xtask/", "e2e/", "bench/", "examples/", "testdata/", ".ci/", ".github/"];
+const ROOTS: [&str; 10] = [
+    "crates/",
+    "docs/",
+    "xtask/",
+    "e2e/",
+    "bench/",
+    "examples/",
+    "testdata/",
+    "testkit/",
+    ".ci/",
+    ".github/",
+];
 
 /// Every finding in one file; `exists` answers for a path from the root.
 pub(crate) fn check(file: &File, exists: &dyn Fn(&str) -> bool) -> Vec<Finding> {

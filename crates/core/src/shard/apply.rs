@@ -61,7 +61,8 @@ impl Shard {
                 self.set_wake(id);
             }
             Change::OccurrenceRecorded { record: _ }
-            | Change::LedgerForgotten { schedule: _, before: _ } => {}
+            | Change::LedgerForgotten { schedule: _, before: _ }
+            | Change::LetterTaken { id: _, refused: _ } => {}
             Change::QueuePut { name, settings } => {
                 let at = self.queue_at(name);
                 self.queues[at].settings = settings.clone();
@@ -250,12 +251,7 @@ impl Shard {
     fn note_transition(&mut self, number: JobNumber, outcome: Outcome) {
         if let Some(entry) = self.jobs.get(number) {
             let mut state = entry.state;
-            state.transition(match (state, outcome) {
-                (JobState::Scheduled | JobState::Ready, Outcome::Dead | Outcome::Succeeded) => {
-                    unreachable!("only a delivery makes a job succeed or die")
-                }
-                _ => outcome.state(),
-            });
+            state.transition(outcome.state());
         }
     }
 

@@ -176,13 +176,7 @@ impl Shard {
         let attempts = lease.attempt;
         let ended = Box::new(record(lease, now, AttemptEnd::Succeeded, None));
         let progress = Progress { attempts, ..entry.progress };
-        let finish = Box::new(Finish {
-            outcome: Outcome::Succeeded,
-            at: now,
-            reason: None,
-            result: result.filter(|_| job.keep_result),
-            keep_until: now.plus(job.retention),
-        });
+        let finish = Box::new(success(&job, now, result));
         let ended = Some(ended);
         self.change(Change::JobFinished { job, progress, finish, ended, keep_payload: false });
     }
@@ -300,6 +294,17 @@ impl Shard {
         let at = self.queue_at(queue);
         let counts = self.counts(at);
         counts.dead = counts.dead.saturating_sub(dead);
+    }
+}
+
+/// The end of a job that is done.
+pub(super) fn success(job: &Job, now: Timestamp, result: Option<Payload>) -> Finish {
+    Finish {
+        outcome: Outcome::Succeeded,
+        at: now,
+        reason: None,
+        result: result.filter(|_| job.keep_result),
+        keep_until: now.plus(job.retention),
     }
 }
 

@@ -23,13 +23,15 @@ mod views;
 mod window;
 
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
+use alloc::string::ToString as _;
 use alloc::vec::Vec;
 
 use crate::change::Change;
 use crate::effect::{Answer, Effect};
 use crate::error::Rejection;
 use crate::id::{
-    Epoch, HandlerName, JobName, JobNumber, QueueName, ScheduleId, ShardId, Token, WorkerName,
+    Epoch, HandlerName, JobName, JobNumber, LetterId, QueueName, ScheduleId, ShardId, Token,
+    WorkerName,
 };
 use crate::input::{Input, Request, Ticket};
 use crate::job::{JobState, Lease, Outcome};
@@ -134,6 +136,8 @@ pub struct Shard {
     finished_order: VecDeque<Token>,
     /// Requests that wait until the store has said what it has under a name.
     finds: BTreeMap<JobName, window::Find>,
+    /// Letters whose requests were not answered yet.
+    letters: BTreeMap<Ticket, LetterId>,
     /// Running pushes of an earlier life of this node: nobody saw how they ended.
     unresolved: Vec<JobNumber>,
     store_full: bool,
@@ -177,6 +181,7 @@ impl Shard {
             finished: CountedMap::default(),
             finished_order: VecDeque::new(),
             finds: BTreeMap::new(),
+            letters: BTreeMap::new(),
             unresolved: Vec::new(),
             store_full: false,
             draining: false,
@@ -209,6 +214,7 @@ impl Shard {
         match input {
             Input::Tick => {}
             Input::Request { ticket, request } => self.request(now, ticket, request),
+            Input::Letter { ticket, id, request } => self.letter(now, ticket, id, request),
             Input::Delivered { token, report, random } => {
                 self.delivered(now, token, report, random);
             }
@@ -338,6 +344,7 @@ impl Shard {
             | Request::Show(_)
             | Request::Edit { .. }
             | Request::Cancel(_)
+            | Request::Complete { .. }
             | Request::RunNow(_)
             | Request::Replay(_)
             | Request::Forget(_) => unreachable!("requests about a job have a subject"),
@@ -354,7 +361,30 @@ impl Shard {
         self.effects.push_back(Effect::Persist(change));
     }
 
+    /// A request that was written into the store: whatever is answered, [`Shard::reply`] sees to
+    /// the letter.
+    fn letter(
+        &mut self,
+        now: Timestamp,
+        ticket: Ticket,
+        id: LetterId,
+        request: Result<Request, Rejection>,
+    ) {
+        self.letters.insert(ticket, id);
+        match request {
+            Ok(request) => self.request(now, ticket, request),
+            Err(rejection) => self.reply(ticket, Err(rejection)),
+        }
+    }
+
     fn reply(&mut self, ticket: Ticket, answer: Result<Answer, Rejection>) {
+        if let Some(id) = self.letters.remove(&ticket) {
+            let refusal = answer.as_ref().err();
+            if !refusal.is_some_and(Rejection::is_passing) {
+                let refused = refusal.map(|why| why.to_string().into());
+                self.change(Change::LetterTaken { id, refused });
+            }
+        }
         if ticket != Ticket::NOBODY {
             self.effects.push_back(Effect::Reply { ticket, answer });
         }
@@ -385,6 +415,7 @@ fn subject_of(request: &Request) -> Option<&JobName> {
         Request::Submit(submission) => Some(&submission.name),
         Request::Show(name)
         | Request::Edit { name, .. }
+        | Request::Complete { name, .. }
         | Request::Cancel(name)
         | Request::RunNow(name)
         | Request::Replay(name)

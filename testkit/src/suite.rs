@@ -5,6 +5,8 @@ use std::process::ExitCode;
 
 use libtest_mimic::{Arguments, Completion, Conclusion, Failed, Trial};
 
+use crate::Missing;
+
 /// How a case ended, when it did not fail.
 pub enum Ended {
     /// Everything held.
@@ -32,12 +34,15 @@ pub fn run_trials(trials: Vec<Trial>, at_once: usize) -> Conclusion {
     libtest_mimic::run(&args, trials)
 }
 
-/// One case under this name.
+/// One case under this name. One that ends because something is [`Missing`] is skipped.
 pub fn trial(name: String, case: impl FnOnce() -> anyhow::Result<Ended> + Send + 'static) -> Trial {
     Trial::ignorable_test(name.clone(), move || match case() {
         Ok(Ended::Passed) => Ok(Completion::Completed),
         Ok(Ended::Skipped(reason)) => Ok(skipped(&name, &reason)),
-        Err(error) => Err(Failed::from(format!("{error:#}"))),
+        Err(error) => match error.downcast_ref::<Missing>() {
+            Some(missing) => Ok(skipped(&name, &missing.to_string())),
+            None => Err(Failed::from(format!("{error:#}"))),
+        },
     })
 }
 

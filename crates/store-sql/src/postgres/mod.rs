@@ -1,0 +1,377 @@
+//! PostgreSQL.
+//!
+//! The engine has threads of its own: the futures of a store are polled by whoever, and a
+//! connection must be read all the time. One connection commits, in order; a few read.
+//!
+//! Reading order: [`write`] and [`bind`] for commits, [`snapshot`], [`read`] and [`list`] for
+//! looking, [`sweep`], [`turn`] and [`folding`] for what goes, [`schema`] for tables.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use hence_core::change::Place;
+use hence_core::id::{Epoch, JobName, JobNumber, LetterId, QueueName, ShardId};
+use hence_core::job::AttemptRecord;
+use hence_core::time::{Millis, Timestamp};
+use hence_store::{
+    Answer, Capabilities, ErrorKind, LedgerRequest, Letter, ListRequest, LiveJob, OccurrenceRecord,
+    Page, Pressure, Recovered, ShardBatch, Store, StoreError, StoredJob, Tier,
+};
+use tokio::runtime::Runtime;
+use tokio::sync::{mpsc, oneshot, watch};
+
+use self::schema::{Meta, Schema};
+use self::session::Connector;
+use self::shared::Shared;
+use self::write::Commit;
+use crate::limits::{
+    CALL_SECS_MAX, COMMITS_WAITING_MAX, SHARDS_MAX, SLOT_WIDTH_MAX, SLOT_WIDTH_MIN, SLOTS_AHEAD_MAX,
+};
+use crate::migrate::{self, Applied};
+use crate::slots::{Layout, Slots};
+use crate::url::PostgresUrl;
+
+mod bind;
+mod error;
+mod folding;
+mod letters;
+mod list;
+mod own;
+mod pool;
+mod read;
+mod schema;
+mod session;
+mod shared;
+mod snapshot;
+mod sweep;
+mod tier;
+mod turn;
+mod write;
+
+/// How a store is made and opened.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// When it is opened: a new store has its slots around this.
+    pub now: Timestamp,
+    /// How many shards a new store gets; one that is there keeps what it has.
+    pub shards: u16,
+    /// How time is cut.
+    pub slots: Slots,
+}
+
+impl Options {
+    /// What is right for most, opened at `now`.
+    pub fn new(now: Timestamp) -> Self {
+        Options { now, shards: 1, slots: Slots::default() }
+    }
+
+    fn check(&self) -> Result<(), StoreError> {
+        let refused = |message: String| Err(StoreError::new(ErrorKind::Unsupported, message));
+        if !(1..=SHARDS_MAX).contains(&self.shards) {
+            return refused(format!("shards: must be from 1 to {SHARDS_MAX}"));
+        }
+        let Slots { width, ahead, behind, era } = self.slots;
+        for (field, span) in [("width", width), ("era", era), ("behind", behind)] {
+            if !(SLOT_WIDTH_MIN..=SLOT_WIDTH_MAX).contains(&span) {
+                return refused(format!(
+                    "slots.{field}: must be from {SLOT_WIDTH_MIN} to {SLOT_WIDTH_MAX}"
+                ));
+            }
+        }
+        if !(1..=SLOTS_AHEAD_MAX).contains(&ahead) {
+            return refused(format!("slots.ahead: must be from 1 to {SLOTS_AHEAD_MAX}"));
+        }
+        if self.now < Timestamp::EPOCH {
+            return refused("now: must not lie before 1970".to_string());
+        }
+        Ok(())
+    }
+}
+
+/// A store in PostgreSQL.
+pub struct PostgresStore {
+    shared: Arc<Shared>,
+    commits: mpsc::Sender<Commit>,
+    shards: u16,
+    tier: Tier,
+    notes: Vec<String>,
+    /// Counts the times that there may be new letters.
+    news: watch::Sender<u64>,
+    threads: Threads,
+}
+
+impl std::fmt::Debug for PostgresStore {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let schema = self.shared.schema.as_str();
+        f.debug_struct("PostgresStore").field("schema", &schema).finish_non_exhaustive()
+    }
+}
+
+/// Opens the store behind `postgres://role@host/database?schema=hence`, and makes it when it is not
+/// there.
+pub fn open(url: &str, options: &Options) -> BoxFuture<'static, Result<PostgresStore, StoreError>> {
+    let (url, options) = (PostgresUrl::parse(url), options.clone());
+    async move {
+        let url = url?;
+        options.check()?;
+        let threads = Threads::start()?;
+        let connector = Connector::new(&url)?;
+        let opening = prepare(connector.clone(), url.clone(), options.clone());
+        let (meta, found) = threads.run(opening).await?;
+        let slots = Slots { width: meta.width, era: meta.era, ..options.slots };
+        let shared = Arc::new(Shared::new(connector, url.readers, url.schema, slots));
+        let (commits, waiting) = mpsc::channel(COMMITS_WAITING_MAX);
+        threads.spawn(write::writer(Arc::clone(&shared), waiting));
+        let news = watch::Sender::new(0);
+        threads.spawn(letters::listen(Arc::clone(&shared), news.clone()));
+        let tier::Questioned { tier, notes } = found;
+        Ok(PostgresStore { shared, commits, shards: meta.shards, tier, notes, news, threads })
+    }
+    .boxed()
+}
+
+async fn prepare(
+    connector: Connector,
+    url: PostgresUrl,
+    options: Options,
+) -> Result<(Meta, tier::Questioned), StoreError> {
+    let session = connector.connect().await?;
+    let found = tier::question(&session).await?;
+    let schema = Schema { session: &session, name: &url.schema };
+    for step in schema.migrate(None).await? {
+        tracing::info!(version = step.version, name = step.name, "ran a migration of PostgreSQL");
+    }
+    let Slots { width, era, .. } = options.slots;
+    let wanted = Meta { shards: options.shards, width, era };
+    let layout = Layout::at(options.now, &options.slots);
+    let meta = schema.meta(wanted, &layout).await?;
+    Ok((meta, found))
+}
+
+/// Brings the tables to a version; the newest, without one. A dry run only gives the text.
+pub fn migrate_to(
+    url: &str,
+    to: Option<u32>,
+    run: Run,
+) -> BoxFuture<'static, Result<String, StoreError>> {
+    with_schema(url, move |schema| {
+        async move {
+            let steps = match run {
+                Run::Dry => migrate::plan(&schema::MIGRATIONS, &schema.applied().await?, to)?,
+                Run::Really => schema.migrate(to).await?,
+            };
+            Ok(schema.text(&steps))
+        }
+        .boxed()
+    })
+}
+
+/// The migrations that were run.
+pub fn status(url: &str) -> BoxFuture<'static, Result<Vec<Applied>, StoreError>> {
+    with_schema(url, |schema| async move { schema.applied().await }.boxed())
+}
+
+/// Whether statements are run or only shown.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Run {
+    /// They are shown.
+    Dry,
+    /// They are run.
+    Really,
+}
+
+type Working<'a, T> = BoxFuture<'a, Result<T, StoreError>>;
+
+fn with_schema<T: Send + 'static>(
+    url: &str,
+    work: impl for<'a> FnOnce(&'a Schema<'a>) -> Working<'a, T> + Send + 'static,
+) -> BoxFuture<'static, Result<T, StoreError>> {
+    let url = PostgresUrl::parse(url);
+    async move {
+        let url = url?;
+        let connector = Connector::new(&url)?;
+        let threads = Threads::start()?;
+        let working = async move {
+            let session = connector.connect().await?;
+            let schema = Schema { session: &session, name: &url.schema };
+            work(&schema).await
+        };
+        threads.run(working).await
+    }
+    .boxed()
+}
+
+/// The engine's own threads. They are left to end by themselves, since whoever drops a store may
+/// not be allowed to wait.
+struct Threads(Option<Runtime>);
+
+impl Threads {
+    fn start() -> Result<Self, StoreError> {
+        let mut builder = tokio::runtime::Builder::new_multi_thread();
+        let runtime = builder.worker_threads(2).thread_name("hence-postgres").enable_all().build();
+        let failed = |error| StoreError::caused_by(ErrorKind::Unavailable, "start threads", error);
+        Ok(Threads(Some(runtime.map_err(failed)?)))
+    }
+
+    fn spawn<T: Send + 'static>(
+        &self,
+        work: impl Future<Output = T> + Send + 'static,
+    ) -> tokio::task::JoinHandle<T> {
+        self.0.as_ref().expect("threads run until they are dropped").spawn(work)
+    }
+
+    /// Runs the work to its end, or until a call has taken too long.
+    fn run<T: Send + 'static>(
+        &self,
+        work: impl Future<Output = Result<T, StoreError>> + Send + 'static,
+    ) -> BoxFuture<'static, Result<T, StoreError>> {
+        let within = Duration::from_secs(CALL_SECS_MAX);
+        let task = self.spawn(async move { tokio::time::timeout(within, work).await });
+        let refused = move |why: String| StoreError::new(ErrorKind::Unavailable, why);
+        async move {
+            match task.await {
+                Ok(Ok(answer)) => answer,
+                Ok(Err(_)) => Err(refused(format!("no answer from PostgreSQL within {within:?}"))),
+                Err(error) => Err(refused(format!("a task of the store ended: {error}"))),
+            }
+        }
+        .boxed()
+    }
+}
+
+impl Drop for Threads {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.0.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+impl PostgresStore {
+    /// Brings the tables of a shard up to `now`, as a sweep does: late jobs are carried, slots
+    /// open, commits are folded, and what is over is dropped.
+    pub fn keep_up(&self, shard: ShardId, now: Timestamp) -> Answer<'_, ()> {
+        self.read(|shared| async move {
+            let reader = shared.pool.get().await?;
+            turn::keep_up(&shared, &reader, shard, now).await?;
+            reader.give_back();
+            Ok(())
+        })
+    }
+
+    fn read<T, F>(&self, work: impl FnOnce(Arc<Shared>) -> F) -> Answer<'_, T>
+    where
+        T: Send + 'static,
+        F: Future<Output = Result<T, StoreError>> + Send + 'static,
+    {
+        self.threads.run(work(Arc::clone(&self.shared)))
+    }
+}
+
+impl Store for PostgresStore {
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            engine: "postgres",
+            tier: self.tier,
+            shared: true,
+            persistent: true,
+            inbox: true,
+            shards: self.shards,
+            notes: self.notes.clone(),
+        }
+    }
+
+    fn commit(&self, batches: Vec<ShardBatch>) -> Answer<'_, ()> {
+        let (answer, answered) = oneshot::channel();
+        let refused = |why: &str| StoreError::new(ErrorKind::Unavailable, why);
+        // Sent at once, not when it is polled: commits are made in the order of the calls.
+        if self.commits.try_send(Commit { batches, answer }).is_err() {
+            let why = format!("commit: {COMMITS_WAITING_MAX} others wait already");
+            return std::future::ready(Err(refused(&why))).boxed();
+        }
+        async move {
+            answered.await.unwrap_or_else(|_| Err(refused("commit: the store was closed")))
+        }
+        .boxed()
+    }
+
+    fn due(
+        &self,
+        shard: ShardId,
+        queue: QueueName,
+        after: Place,
+        limit: usize,
+    ) -> Answer<'_, Vec<LiveJob>> {
+        self.read(|shared| async move { read::due(&shared, shard, &queue, after, limit).await })
+    }
+
+    fn recover(&self, shard: ShardId) -> Answer<'_, Recovered> {
+        self.read(|shared| async move { read::recover(&shared, shard).await })
+    }
+
+    fn get(
+        &self,
+        shard: ShardId,
+        names: Vec<JobName>,
+        now: Timestamp,
+    ) -> Answer<'_, Vec<Option<StoredJob>>> {
+        self.read(|shared| async move { read::get(&shared, shard, &names, now).await })
+    }
+
+    fn list(&self, shard: ShardId, request: ListRequest) -> Answer<'_, Page> {
+        self.read(|shared| async move { list::list(&shared, shard, &request).await })
+    }
+
+    fn attempts(&self, shard: ShardId, number: JobNumber) -> Answer<'_, Vec<AttemptRecord>> {
+        self.read(|shared| async move { read::attempts(&shared, shard, number).await })
+    }
+
+    fn occurrences(
+        &self,
+        shard: ShardId,
+        request: LedgerRequest,
+    ) -> Answer<'_, Vec<OccurrenceRecord>> {
+        self.read(|shared| async move { read::occurrences(&shared, shard, &request).await })
+    }
+
+    fn sweep(
+        &self,
+        shard: ShardId,
+        now: Timestamp,
+        limit: usize,
+    ) -> Answer<'_, Vec<(QueueName, u64)>> {
+        self.read(|shared| async move { sweep::sweep(&shared, shard, now, limit).await })
+    }
+
+    fn acquire(&self, shard: ShardId, node: String) -> Answer<'_, Epoch> {
+        self.read(|shared| async move { own::acquire(&shared, shard, &node).await })
+    }
+
+    fn release(&self, shard: ShardId, epoch: Epoch) -> Answer<'_, ()> {
+        self.read(|shared| async move { own::release(&shared, shard, epoch).await })
+    }
+
+    fn renew(&self, shard: ShardId, epoch: Epoch, tenure: Millis) -> Answer<'_, Option<Timestamp>> {
+        self.read(|shared| async move { own::renew(&shared, shard, epoch, tenure).await.map(Some) })
+    }
+
+    fn letters(&self, after: LetterId, limit: usize) -> Answer<'_, Vec<Letter>> {
+        self.read(|shared| async move { letters::read(&shared, after, limit).await })
+    }
+
+    fn await_letters(&self) -> Answer<'_, ()> {
+        let mut news = self.news.subscribe();
+        // It ends with the store, and whoever waits does too.
+        async move {
+            drop(news.changed().await);
+            Ok(())
+        }
+        .boxed()
+    }
+
+    fn pressure(&self) -> Pressure {
+        self.shared.pressure()
+    }
+}

@@ -1,0 +1,298 @@
+//! One view of a shard: where its rows lie, its leases, and its live rows, all of one moment.
+//!
+//! A snapshot first takes a share of the tables and looks after that: a slot cannot be dropped from
+//! under it, since whoever drops one waits for it or has finished before.
+
+use std::sync::Arc;
+
+use futures::FutureExt;
+use hence_core::change::Place;
+use hence_core::id::ShardId;
+use hence_core::time::Timestamp;
+use hence_store::{LiveJob, StoreError};
+use tokio_postgres::types::Type;
+use tokio_postgres::{Error, Row};
+
+use super::error::{Columns, failed};
+use super::pool::Reader;
+use super::session::{Value, pipelined};
+use super::shared::{EraLog, SHARD, Shared};
+use crate::draft::LeaseRow;
+use crate::leases::{LeaseColumns, LeaseLog};
+use crate::rows::{RowName, Stamp, read_live};
+use crate::slots::{ELSEWHERE, Layout, Step};
+
+const BEGIN: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY;
+LOCK TABLE ONLY @jobs, ONLY @gone, ONLY @history, ONLY @commits IN ACCESS SHARE MODE";
+
+/// The columns of leases.
+pub(super) const LEASES: &str = "lease_queue, lease_due_at, lease_number, lease_token, lease_until,
+    lease_attempt, lease_holder, lease_granted_at";
+
+const TAIL: &str =
+    "SELECT stamp, lease_queue, lease_due_at, lease_number, lease_token, lease_until,
+    lease_attempt, lease_holder, lease_granted_at
+FROM @commits WHERE era = (SELECT era FROM @shards WHERE shard = $1) AND shard = $1
+    AND stamp > $2 AND lease_number IS NOT NULL ORDER BY stamp";
+
+/// The columns of a live row.
+pub(super) const LIVE: &str = "j.slot, j.number, j.due_at, j.stamp, j.payload, j.body";
+
+/// What makes a row of near slots count.
+pub(super) const COUNTS: &str = "NOT EXISTS (SELECT FROM @gone g WHERE g.slot = j.slot
+    AND g.shard = j.shard AND g.due_at = j.due_at AND g.number = j.number AND g.stamp > j.stamp)";
+
+pub(super) struct Snapshot<'a> {
+    pub(super) shared: &'a Shared,
+    pub(super) reader: Reader<'a>,
+    pub(super) shard: ShardId,
+    pub(super) layout: Layout,
+    /// The last commit in view.
+    pub(super) moment: Stamp,
+    pub(super) swept_until: Timestamp,
+    leases: Arc<EraLog>,
+}
+
+/// Which live rows of a step.
+#[derive(Default)]
+pub(super) struct Which<'a> {
+    pub(super) queue: Option<&'a str>,
+    pub(super) key: Option<&'a str>,
+    pub(super) schedule: Option<&'a str>,
+    /// Only jobs of these numbers.
+    pub(super) numbers: Option<&'a [i64]>,
+    /// Only after this place and, among equals, this queue.
+    pub(super) after: Option<(Place, &'a str)>,
+    pub(super) limit: usize,
+}
+
+/// A live row, and its stamp.
+pub(super) struct Found {
+    pub(super) stamp: Stamp,
+    pub(super) live: LiveJob,
+}
+
+impl Found {
+    pub(super) fn place(&self) -> Place {
+        Place { due_at: self.live.progress.due_at, number: self.live.job.number }
+    }
+}
+
+impl<'a> Snapshot<'a> {
+    /// Begins to look.
+    pub(super) async fn begin(shared: &'a Shared, shard: ShardId) -> Result<Self, StoreError> {
+        let reader = shared.pool.get().await?;
+        let looking = failed("begin to read");
+        let number = i32::from(shard.0);
+        let known = shared.log(shard);
+        let high = known.as_ref().map_or(-1, |known| known.lock().high().0);
+        let (begin, shard_sql, tail_sql) = (shared.sql(BEGIN), shared.sql(SHARD), shared.sql(TAIL));
+        // Prepared before the transaction begins: its first statement decides what it sees.
+        for sql in [&shard_sql, &tail_sql] {
+            reader.prepare(sql).await.map_err(failed("prepare to read"))?;
+        }
+        let begun = async { reader.run(&begin).await.map(|()| Vec::new()) };
+        let tail_values: [Value<'_>; 2] = [&number, &high];
+        let shard_values: [Value<'_>; 1] = [&number];
+        let requests = vec![
+            begun.boxed(),
+            reader.query(&shard_sql, &shard_values).boxed(),
+            reader.query(&tail_sql, &tail_values).boxed(),
+        ];
+        let answers: Result<Vec<Vec<Row>>, Error> = pipelined(requests).await.into_iter().collect();
+        let answers = answers.map_err(looking)?;
+        let row = shared.shard_row(shard, answers.get(1).map_or(&[], Vec::as_slice))?;
+        let tail = answers.into_iter().nth(2).unwrap_or_default();
+        let fresh = || Arc::new(EraLog::new(row.layout.era, LeaseLog::default()));
+        let (leases, tail) = match known {
+            Some(known) if known.era == row.layout.era => (known, tail),
+            // What was read goes on from another era, and says nothing about this one.
+            Some(_) => {
+                let values: [Value<'_>; 2] = [&number, &-1_i64];
+                let all = reader.query(&tail_sql, &values).await;
+                (fresh(), all.map_err(failed("read leases"))?)
+            }
+            None => (fresh(), tail),
+        };
+        let mut rows = Vec::with_capacity(tail.len());
+        for row in &tail {
+            rows.push(lease_rows(shard, row)?);
+        }
+        {
+            let mut log = leases.lock();
+            for (stamp, rows) in rows {
+                log.add(stamp, rows);
+            }
+            log.reach(row.last);
+        }
+        shared.keep_log(shard, &leases);
+        let swept_until = row.swept_until.max(shared.swept_until(shard));
+        let (layout, moment) = (row.layout, row.last);
+        Ok(Snapshot { shared, reader, shard, layout, moment, swept_until, leases })
+    }
+
+    /// Looks no more.
+    pub(super) async fn end(self) {
+        // A connection whose transaction cannot be ended is of no use to the next.
+        if self.reader.run("COMMIT").await.is_ok() {
+            self.reader.give_back();
+        }
+    }
+
+    /// The job with its lease, if it has one.
+    pub(super) fn with_lease(&self, found: Found) -> LiveJob {
+        let place = found.place();
+        let lease = self.leases.lock().lease_of(place, found.stamp, self.moment);
+        LiveJob { lease, ..found.live }
+    }
+
+    /// Where jobs stood that were handed out: queue and place.
+    pub(super) fn leased(&self) -> Vec<(String, Place)> {
+        let log = self.leases.lock();
+        let places = log.places(self.moment).into_iter();
+        places.map(|(queue, place)| (queue.as_str().to_string(), place)).collect()
+    }
+
+    /// The live rows of a step, by (due time, number, queue).
+    pub(super) async fn rows(
+        &self,
+        step: Step,
+        which: &Which<'_>,
+    ) -> Result<Vec<Found>, StoreError> {
+        let (first, last) = (step.first.as_millis(), step.last.as_millis());
+        let (shard, limit) =
+            (i32::from(self.shard.0), i64::try_from(which.limit).unwrap_or(i64::MAX));
+        let (mut text, mut values) = (String::new(), Values::default());
+        for (clause, value, of) in [
+            ("j.shard = ", &shard as Value<'_>, Type::INT4),
+            (" AND j.due_at >= ", &first, Type::INT8),
+            (" AND j.due_at <= ", &last, Type::INT8),
+        ] {
+            text += &values.clause(clause, value, of);
+        }
+        for (clause, value) in
+            [("queue", &which.queue), ("key", &which.key), ("schedule", &which.schedule)]
+        {
+            if value.is_some() {
+                text += &values.clause(&format!(" AND j.{clause} = "), value, Type::TEXT);
+            }
+        }
+        if which.numbers.is_some() {
+            text += &values.clause(" AND j.number = ANY", &which.numbers, Type::INT8_ARRAY);
+        }
+        let after = which.after.map(|(place, queue)| {
+            (place.due_at.as_millis(), crate::rows::number_column(place.number), queue)
+        });
+        if let Some((due_at, number, queue)) = &after {
+            text += " AND (j.due_at, j.number, j.queue) > (";
+            text += &values.clause("", due_at, Type::INT8);
+            text += &values.clause(", ", number, Type::INT8);
+            text += &values.clause(", ", queue, Type::TEXT);
+            text += ")";
+        }
+        let limit = values.clause(" LIMIT ", &limit, Type::INT8);
+        let sql = self.shared.sql(&format!(
+            "SELECT {LIVE} FROM {} WHERE {text}{} ORDER BY j.due_at, j.number, j.queue{limit}",
+            table(step),
+            if step.slots.0 == ELSEWHERE { String::new() } else { format!(" AND {COUNTS}") },
+        ));
+        let rows = self.reader.query_once(&sql, &values.0).await.map_err(failed("read jobs"))?;
+        rows.iter().map(|row| self.found(row)).collect()
+    }
+
+    /// Reads a live row, selected by [`LIVE`].
+    pub(super) fn found(&self, row: &Row) -> Result<Found, StoreError> {
+        let number: i64 = row.try_get(1).map_err(failed("read a job"))?;
+        let name = RowName { table: "jobs", shard: self.shard, number };
+        let read = || -> Columns<(i64, i64, &[u8], &[u8])> {
+            Ok((row.try_get(2)?, row.try_get(3)?, row.try_get(4)?, row.try_get(5)?))
+        };
+        let (due_at, stamp, payload, body) = read().map_err(failed("read a job"))?;
+        let live = read_live(name, due_at, body, payload)?;
+        Ok(Found { stamp: Stamp(stamp), live })
+    }
+}
+
+/// Where the rows of a step are: one table by its name, since many are planned more slowly.
+fn table(step: Step) -> String {
+    let (first, last) = step.slots;
+    if first == last {
+        format!("@jobs_{first} j")
+    } else {
+        format!("(SELECT * FROM @jobs WHERE slot BETWEEN {first} AND {last}) j")
+    }
+}
+
+/// Values of a statement that is put together.
+#[derive(Default)]
+struct Values<'a>(Vec<(Value<'a>, Type)>);
+
+impl<'a> Values<'a> {
+    fn clause(&mut self, text: &str, value: Value<'a>, of: Type) -> String {
+        self.0.push((value, of));
+        let parameter = self.0.len();
+        if text.ends_with("ANY") {
+            format!("{text}(${parameter})")
+        } else {
+            format!("{text}${parameter}")
+        }
+    }
+}
+
+/// The leases of a row: a stamp, then [`LEASES`].
+pub(super) fn lease_rows(shard: ShardId, row: &Row) -> Result<(Stamp, Vec<LeaseRow>), StoreError> {
+    let wrong = || failed("read leases");
+    let stamp = Stamp(row.try_get(0).map_err(wrong())?);
+    Ok((stamp, leases_at(shard, stamp, row, 1)?))
+}
+
+/// The leases of a row whose columns begin there.
+pub(super) fn leases_at(
+    shard: ShardId,
+    stamp: Stamp,
+    row: &Row,
+    at: usize,
+) -> Result<Vec<LeaseRow>, StoreError> {
+    let read = || -> Columns<Option<Leases<'_>>> {
+        let Some(queues) = row.try_get::<_, Option<Vec<&str>>>(at)? else { return Ok(None) };
+        Ok(Some(Leases {
+            queues,
+            due: row.try_get(at + 1)?,
+            numbers: row.try_get(at + 2)?,
+            tokens: row.try_get(at + 3)?,
+            untils: row.try_get(at + 4)?,
+            attempts: row.try_get(at + 5)?,
+            holders: row.try_get(at + 6)?,
+            granted: row.try_get(at + 7)?,
+        }))
+    };
+    let Some(columns) = read().map_err(failed("read leases"))? else { return Ok(Vec::new()) };
+    (0..columns.queues.len()).map(|nth| columns.at(nth).read(shard, stamp)).collect()
+}
+
+struct Leases<'a> {
+    queues: Vec<&'a str>,
+    due: Vec<i64>,
+    numbers: Vec<i64>,
+    tokens: Vec<&'a str>,
+    untils: Vec<i64>,
+    attempts: Vec<Option<i32>>,
+    holders: Vec<Option<&'a str>>,
+    granted: Vec<Option<i64>>,
+}
+
+impl Leases<'_> {
+    /// What is missing in a shorter array is read as nonsense, and refused.
+    fn at(&self, nth: usize) -> LeaseColumns<'_> {
+        LeaseColumns {
+            queue: self.queues.get(nth).copied().unwrap_or_default(),
+            due_at: self.due.get(nth).copied().unwrap_or_default(),
+            number: self.numbers.get(nth).copied().unwrap_or_default(),
+            token: self.tokens.get(nth).copied().unwrap_or_default(),
+            until: self.untils.get(nth).copied().unwrap_or_default(),
+            attempt: self.attempts.get(nth).copied().flatten(),
+            holder: self.holders.get(nth).copied().flatten(),
+            granted_at: self.granted.get(nth).copied().flatten(),
+        }
+    }
+}
