@@ -1,5 +1,6 @@
 //! Whoever owns the shard of a test: commits, and repeats what has no answer, as the library does.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -7,7 +8,7 @@ use anyhow::{Context, Result, ensure};
 use bytes::Bytes;
 use hence_core::change::{Change, LeaseGrant, Place};
 use hence_core::id::{Epoch, JobId, JobName, JobNumber, QueueName, ShardId, Token, WorkerName};
-use hence_core::job::{Job, KeyOnFailure, OnUnknown, Payload, Progress, Target};
+use hence_core::job::{Finish, Job, KeyOnFailure, OnUnknown, Outcome, Payload, Progress, Target};
 use hence_core::retry::RetryPolicy;
 use hence_core::time::{Millis, Timestamp};
 use hence_store::{ErrorKind, ShardBatch, Store, StoreError};
@@ -62,20 +63,40 @@ impl Owner {
         self.next(changes)
     }
 
-    /// The next batch: somebody runs the first job.
-    pub(crate) fn granted(&mut self) -> ShardBatch {
-        let lease = LeaseGrant {
+    /// The next batch: somebody runs these jobs.
+    pub(crate) fn granted(&mut self, numbers: Range<u64>) -> ShardBatch {
+        let counter = numbers.start + 1;
+        let lease = |number| LeaseGrant {
             queue: QueueName::default_queue(),
-            place: Place { due_at: NOW, number: JobNumber(0) },
+            place: place(number),
             attempt: 1,
             until: NOW.plus(Millis::from_secs(30)),
         };
         self.next(vec![Change::LeasesGranted {
-            first_token: Token { shard: SHARD, epoch: self.epoch, counter: 1 },
+            first_token: Token { shard: SHARD, epoch: self.epoch, counter },
             holder: WorkerName::new("somebody").expect("a good name"),
             at: NOW,
-            leases: vec![lease],
+            leases: numbers.map(lease).collect(),
         }])
+    }
+
+    /// The next batch: these jobs have succeeded.
+    pub(crate) fn succeeded(&mut self, numbers: Range<u64>, payload: usize) -> ShardBatch {
+        let finish = Finish {
+            outcome: Outcome::Succeeded,
+            at: NOW,
+            reason: None,
+            result: None,
+            keep_until: NOW.plus(Millis::from_secs(3_600)),
+        };
+        let done = |number| Change::JobFinished {
+            job: Arc::new(job(number, payload)),
+            progress: Progress::fresh(place(number).due_at),
+            finish: Box::new(finish.clone()),
+            ended: None,
+            keep_payload: false,
+        };
+        self.next(numbers.map(done).collect())
     }
 
     fn next(&mut self, changes: Vec<Change>) -> ShardBatch {
@@ -122,6 +143,10 @@ impl Owner {
         ensure!(found == expected, "{} jobs were put, {} are there", expected.len(), found.len());
         Ok(())
     }
+}
+
+fn place(number: u64) -> Place {
+    Place { due_at: NOW.plus(Millis::new(number)), number: JobNumber(number) }
 }
 
 fn job(number: u64, payload: usize) -> Job {
