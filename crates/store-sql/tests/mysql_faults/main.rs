@@ -9,15 +9,16 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
+use hence_core::time::Millis;
 use hence_store::{ErrorKind, Pressure, Store, StoreError, Tier};
-use hence_store_sql::{Run, mysql};
+use hence_store_sql::{Run, Slots, mysql};
 use hence_testkit::suite::{self, Ended, run_trials, trial};
 use hence_testkit::{Fault, MariaDb, Proxy, until};
 use owner::{Owner, open};
 use tokio::runtime::Runtime;
 
 /// What must hold.
-const CASES: [(&str, suite::Case); 11] = [
+const CASES: [(&str, suite::Case); 12] = [
     (
         "a_server_that_is_killed_under_load_loses_nothing",
         a_server_that_is_killed_under_load_loses_nothing,
@@ -35,6 +36,7 @@ const CASES: [(&str, suite::Case); 11] = [
     ("migrations_lead_up_and_down", migrations_lead_up_and_down),
     ("nodes_that_start_at_once_make_one_store", nodes_that_start_at_once_make_one_store),
     ("views_show_jobs_in_words", views_show_jobs_in_words),
+    ("what_is_over_is_dropped_and_nothing_else", what_is_over_is_dropped_and_nothing_else),
 ];
 
 fn main() -> ExitCode {
@@ -296,5 +298,45 @@ fn views_show_jobs_in_words() -> Result<Ended> {
     for view in ["attempts", "schedules"] {
         server.sql_in(&url, &format!("SELECT * FROM hence_{view}_view"))?;
     }
+    Ok(Ended::Passed)
+}
+
+fn what_is_over_is_dropped_and_nothing_else() -> Result<Ended> {
+    let server = MariaDb::start()?;
+    let url = server.database()?;
+    let second = Millis::from_secs(1);
+    let slots = Slots { width: second, ahead: 3, behind: second, era: second };
+    let mut owner = Owner::with(&url, slots)?;
+    let count = |table: &str| server.sql_in(&url, &format!("SELECT COUNT(*) FROM hence_{table}"));
+    let oldest = || {
+        let name = "CAST(SUBSTRING(PARTITION_NAME, 2) AS SIGNED)";
+        server.sql_in(
+            &url,
+            &format!(
+                "SELECT MIN({name}) FROM information_schema.PARTITIONS \
+                 WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = 'hence_gone' AND {name} > 0"
+            ),
+        )
+    };
+    let put = owner.batch(100, 10);
+    owner.commit(&put)?;
+    let done = owner.succeeded(0..50, 2);
+    owner.commit(&done)?;
+    let granted = owner.granted(60..62);
+    owner.commit(&granted)?;
+    ensure!(count("gone")? == "50" && count("history")? == "50" && count("commits")? == "3");
+    let before = oldest()?;
+    owner.keep_up(10)?;
+    ensure!(oldest()? > before, "the oldest slot is still {before}");
+    for (table, rows) in [("gone", "0"), ("history", "0"), ("jobs", "50"), ("commits", "1")] {
+        ensure!(count(table)? == rows, "{table} has {} rows, not {rows}", count(table)?);
+    }
+    owner.keep_up(20)?;
+    let waiting: Vec<u64> = (50..60).chain(62..100).collect();
+    ensure!(owner.numbers()? == waiting, "{:?}", owner.numbers()?);
+    ensure!(owner.running()? == [60, 61], "{:?}", owner.running()?);
+    let rest = owner.succeeded(50..100, 60);
+    owner.commit(&rest)?;
+    ensure!(count("jobs")? == "0" && owner.running()?.is_empty() && owner.numbers()?.is_empty());
     Ok(Ended::Passed)
 }

@@ -94,7 +94,7 @@ fn speed_while_an_old_snapshot_is_open() -> Result<Ended> {
             owner.commit(&put)?;
             let granted = owner.granted(numbers.clone());
             owner.commit(&granted)?;
-            let done = owner.succeeded(numbers, PAYLOAD);
+            let done = owner.succeeded(numbers, 3_600);
             owner.commit(&done)?;
             Ok(100)
         })?;

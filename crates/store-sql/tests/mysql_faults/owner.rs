@@ -36,7 +36,10 @@ pub(crate) struct Owner {
 
 /// Opens the store at this address.
 pub(crate) fn open(url: &str) -> Result<MySqlStore, StoreError> {
-    let slots = Slots { ahead: 1, ..Slots::default() };
+    open_with(url, Slots { ahead: 1, ..Slots::default() })
+}
+
+fn open_with(url: &str, slots: Slots) -> Result<MySqlStore, StoreError> {
     let options = Options { slots, ..Options::new(NOW) };
     let runtime = Runtime::new().expect("a runtime");
     runtime.block_on(mysql::open(url, &options))
@@ -45,7 +48,12 @@ pub(crate) fn open(url: &str) -> Result<MySqlStore, StoreError> {
 impl Owner {
     /// Opens the store and takes its shard.
     pub(crate) fn of(url: &str) -> Result<Self> {
-        let store = Arc::new(open(url)?);
+        Owner::with(url, Slots { ahead: 1, ..Slots::default() })
+    }
+
+    /// The same, with time cut like this.
+    pub(crate) fn with(url: &str, slots: Slots) -> Result<Self> {
+        let store = Arc::new(open_with(url, slots)?);
         let runtime = Runtime::new()?;
         let epoch = runtime.block_on(store.acquire(SHARD, "a test".to_owned()))?;
         Ok(Owner { store, runtime, epoch, sequence: 0, number: 0 })
@@ -80,17 +88,17 @@ impl Owner {
         }])
     }
 
-    /// The next batch: these jobs have succeeded.
-    pub(crate) fn succeeded(&mut self, numbers: Range<u64>, payload: usize) -> ShardBatch {
+    /// The next batch: these jobs have succeeded, and are kept for so many seconds.
+    pub(crate) fn succeeded(&mut self, numbers: Range<u64>, seconds: u64) -> ShardBatch {
         let finish = Finish {
             outcome: Outcome::Succeeded,
             at: NOW,
             reason: None,
             result: None,
-            keep_until: NOW.plus(Millis::from_secs(3_600)),
+            keep_until: NOW.plus(Millis::from_secs(seconds)),
         };
         let done = |number| Change::JobFinished {
-            job: Arc::new(job(number, payload)),
+            job: Arc::new(job(number, 0)),
             progress: Progress::fresh(place(number).due_at),
             finish: Box::new(finish.clone()),
             ended: None,
@@ -134,6 +142,18 @@ impl Owner {
     pub(crate) fn numbers(&self) -> Result<Vec<u64>, StoreError> {
         let due = self.store.due(SHARD, QueueName::default_queue(), Place::FIRST, 1_000_000);
         Ok(self.runtime.block_on(due)?.iter().map(|live| live.job.number.0).collect())
+    }
+
+    /// Brings the tables up to so many seconds later.
+    pub(crate) fn keep_up(&self, seconds: u64) -> Result<(), StoreError> {
+        let now = NOW.plus(Millis::from_secs(seconds));
+        self.runtime.block_on(self.store.keep_up(SHARD, now))
+    }
+
+    /// The numbers of jobs that a new owner would find running.
+    pub(crate) fn running(&self) -> Result<Vec<u64>, StoreError> {
+        let recovered = self.runtime.block_on(self.store.recover(SHARD))?;
+        Ok(recovered.active.iter().map(|live| live.job.number.0).collect())
     }
 
     /// All jobs that were put are there once each, in order.
