@@ -122,6 +122,9 @@ impl MariaDb {
 /// An empty data directory, with these settings.
 fn make(own: &Own, program: &Path, settings: &[&str]) -> Result<()> {
     let home = own.home();
+    let temporary = home.join("temporary");
+    std::fs::create_dir(&temporary)?;
+    own.user.own(&temporary)?;
     let file = home.join("settings");
     // The settings of a test may be wrong: that is for the start to say, in the log.
     write_settings(own, &[])?;
@@ -173,6 +176,8 @@ fn start(own: &Own, program: &Path) -> Result<()> {
     command.arg(format!("--socket={}", home.join("socket").display()));
     command.arg(format!("--pid-file={}", home.join("pid").display()));
     command.arg(format!("--port={}", own.port));
+    // Its own: a server that starts removes what it finds in there, of whichever server it is.
+    command.arg(format!("--tmpdir={}", home.join("temporary").display()));
     let log = home.join("log");
     // Earlier starts have said that they are ready in the same file.
     let said = |path: &Path| std::fs::read(path).unwrap_or_default();

@@ -100,6 +100,7 @@ fn help_for(code: u16) -> &'static str {
         }
         1049 => "; make it first: CREATE DATABASE <name>",
         1054 | 1146 => "; the tables are not those of this version: run its migrations",
+        1665 => "; set binlog_format to ROW or MIXED",
         1153 => "; set max_allowed_packet to 16M or more",
         1290 | 1836 => "; the address must lead to the primary",
         _ => "",

@@ -1,32 +1,51 @@
 //! A MariaDB server that dies, connections that are cut, rights and room that are missing.
 
+mod measure;
 mod owner;
 
+use std::process::ExitCode;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
+use hence_core::time::Millis;
 use hence_store::{ErrorKind, Pressure, Store, StoreError, Tier};
-use hence_store_sql::{Run, mysql};
-use hence_testkit::suite::Ended;
+use hence_store_sql::{Run, Slots, mysql};
+use hence_testkit::suite::{self, Ended, run_trials, trial};
 use hence_testkit::{Fault, MariaDb, Proxy, until};
 use owner::{Owner, open};
 use tokio::runtime::Runtime;
 
-hence_testkit::cases!(
-    a_server_that_is_killed_under_load_loses_nothing,
-    a_commit_without_an_answer_is_repeated_without_effect,
-    connections_that_are_killed_are_replaced,
-    the_tier_is_what_the_server_answers,
-    a_missing_right_is_answered_with_the_grant,
-    a_read_only_server_is_unavailable,
-    a_server_for_small_packets_is_refused,
-    a_full_tablespace_is_told_and_forgotten,
-    migrations_lead_up_and_down,
-    nodes_that_start_at_once_make_one_store,
-    views_show_jobs_in_words,
-);
+/// What must hold.
+const CASES: [(&str, suite::Case); 12] = [
+    (
+        "a_server_that_is_killed_under_load_loses_nothing",
+        a_server_that_is_killed_under_load_loses_nothing,
+    ),
+    (
+        "a_commit_without_an_answer_is_repeated_without_effect",
+        a_commit_without_an_answer_is_repeated_without_effect,
+    ),
+    ("connections_that_are_killed_are_replaced", connections_that_are_killed_are_replaced),
+    ("the_tier_is_what_the_server_answers", the_tier_is_what_the_server_answers),
+    ("a_missing_right_is_answered_with_the_grant", a_missing_right_is_answered_with_the_grant),
+    ("a_read_only_server_is_unavailable", a_read_only_server_is_unavailable),
+    ("a_server_for_small_packets_is_refused", a_server_for_small_packets_is_refused),
+    ("a_full_tablespace_is_told_and_forgotten", a_full_tablespace_is_told_and_forgotten),
+    ("migrations_lead_up_and_down", migrations_lead_up_and_down),
+    ("nodes_that_start_at_once_make_one_store", nodes_that_start_at_once_make_one_store),
+    ("views_show_jobs_in_words", views_show_jobs_in_words),
+    ("what_is_over_is_dropped_and_nothing_else", what_is_over_is_dropped_and_nothing_else),
+];
+
+fn main() -> ExitCode {
+    let cases = CASES.into_iter().map(|(name, case)| trial(name.to_owned(), case));
+    let measures = measure::CASES.into_iter();
+    let measures =
+        measures.map(|(name, case)| trial(name.to_owned(), case).with_ignored_flag(true));
+    run_trials(cases.chain(measures).collect(), 2).exit_code()
+}
 
 /// How often the server dies while batches are committed, and how many are between.
 const KILLS: u32 = 3;
@@ -263,7 +282,7 @@ fn views_show_jobs_in_words() -> Result<Ended> {
     let mut owner = Owner::of(&url)?;
     let batch = owner.batch(2, 10);
     owner.commit(&batch)?;
-    let grant = owner.granted();
+    let grant = owner.granted(0..1);
     owner.commit(&grant)?;
     let jobs = server.sql_in(
         &url,
@@ -279,5 +298,45 @@ fn views_show_jobs_in_words() -> Result<Ended> {
     for view in ["attempts", "schedules"] {
         server.sql_in(&url, &format!("SELECT * FROM hence_{view}_view"))?;
     }
+    Ok(Ended::Passed)
+}
+
+fn what_is_over_is_dropped_and_nothing_else() -> Result<Ended> {
+    let server = MariaDb::start()?;
+    let url = server.database()?;
+    let second = Millis::from_secs(1);
+    let slots = Slots { width: second, ahead: 3, behind: second, era: second };
+    let mut owner = Owner::with(&url, slots)?;
+    let count = |table: &str| server.sql_in(&url, &format!("SELECT COUNT(*) FROM hence_{table}"));
+    let oldest = || {
+        let name = "CAST(SUBSTRING(PARTITION_NAME, 2) AS SIGNED)";
+        server.sql_in(
+            &url,
+            &format!(
+                "SELECT MIN({name}) FROM information_schema.PARTITIONS \
+                 WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = 'hence_gone' AND {name} > 0"
+            ),
+        )
+    };
+    let put = owner.batch(100, 10);
+    owner.commit(&put)?;
+    let done = owner.succeeded(0..50, 2);
+    owner.commit(&done)?;
+    let granted = owner.granted(60..62);
+    owner.commit(&granted)?;
+    ensure!(count("gone")? == "50" && count("history")? == "50" && count("commits")? == "3");
+    let before = oldest()?;
+    owner.keep_up(10)?;
+    ensure!(oldest()? > before, "the oldest slot is still {before}");
+    for (table, rows) in [("gone", "0"), ("history", "0"), ("jobs", "50"), ("commits", "1")] {
+        ensure!(count(table)? == rows, "{table} has {} rows, not {rows}", count(table)?);
+    }
+    owner.keep_up(20)?;
+    let waiting: Vec<u64> = (50..60).chain(62..100).collect();
+    ensure!(owner.numbers()? == waiting, "{:?}", owner.numbers()?);
+    ensure!(owner.running()? == [60, 61], "{:?}", owner.running()?);
+    let rest = owner.succeeded(50..100, 60);
+    owner.commit(&rest)?;
+    ensure!(count("jobs")? == "0" && owner.running()?.is_empty() && owner.numbers()?.is_empty());
     Ok(Ended::Passed)
 }

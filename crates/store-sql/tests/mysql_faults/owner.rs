@@ -1,5 +1,6 @@
 //! Whoever owns the shard of a test: commits, and repeats what has no answer, as the library does.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -7,7 +8,7 @@ use anyhow::{Context, Result, ensure};
 use bytes::Bytes;
 use hence_core::change::{Change, LeaseGrant, Place};
 use hence_core::id::{Epoch, JobId, JobName, JobNumber, QueueName, ShardId, Token, WorkerName};
-use hence_core::job::{Job, KeyOnFailure, OnUnknown, Payload, Progress, Target};
+use hence_core::job::{Finish, Job, KeyOnFailure, OnUnknown, Outcome, Payload, Progress, Target};
 use hence_core::retry::RetryPolicy;
 use hence_core::time::{Millis, Timestamp};
 use hence_store::{ErrorKind, ShardBatch, Store, StoreError};
@@ -35,7 +36,10 @@ pub(crate) struct Owner {
 
 /// Opens the store at this address.
 pub(crate) fn open(url: &str) -> Result<MySqlStore, StoreError> {
-    let slots = Slots { ahead: 1, ..Slots::default() };
+    open_with(url, Slots { ahead: 1, ..Slots::default() })
+}
+
+fn open_with(url: &str, slots: Slots) -> Result<MySqlStore, StoreError> {
     let options = Options { slots, ..Options::new(NOW) };
     let runtime = Runtime::new().expect("a runtime");
     runtime.block_on(mysql::open(url, &options))
@@ -44,7 +48,12 @@ pub(crate) fn open(url: &str) -> Result<MySqlStore, StoreError> {
 impl Owner {
     /// Opens the store and takes its shard.
     pub(crate) fn of(url: &str) -> Result<Self> {
-        let store = Arc::new(open(url)?);
+        Owner::with(url, Slots { ahead: 1, ..Slots::default() })
+    }
+
+    /// The same, with time cut like this.
+    pub(crate) fn with(url: &str, slots: Slots) -> Result<Self> {
+        let store = Arc::new(open_with(url, slots)?);
         let runtime = Runtime::new()?;
         let epoch = runtime.block_on(store.acquire(SHARD, "a test".to_owned()))?;
         Ok(Owner { store, runtime, epoch, sequence: 0, number: 0 })
@@ -62,20 +71,40 @@ impl Owner {
         self.next(changes)
     }
 
-    /// The next batch: somebody runs the first job.
-    pub(crate) fn granted(&mut self) -> ShardBatch {
-        let lease = LeaseGrant {
+    /// The next batch: somebody runs these jobs.
+    pub(crate) fn granted(&mut self, numbers: Range<u64>) -> ShardBatch {
+        let counter = numbers.start + 1;
+        let lease = |number| LeaseGrant {
             queue: QueueName::default_queue(),
-            place: Place { due_at: NOW, number: JobNumber(0) },
+            place: place(number),
             attempt: 1,
             until: NOW.plus(Millis::from_secs(30)),
         };
         self.next(vec![Change::LeasesGranted {
-            first_token: Token { shard: SHARD, epoch: self.epoch, counter: 1 },
+            first_token: Token { shard: SHARD, epoch: self.epoch, counter },
             holder: WorkerName::new("somebody").expect("a good name"),
             at: NOW,
-            leases: vec![lease],
+            leases: numbers.map(lease).collect(),
         }])
+    }
+
+    /// The next batch: these jobs have succeeded, and are kept for so many seconds.
+    pub(crate) fn succeeded(&mut self, numbers: Range<u64>, seconds: u64) -> ShardBatch {
+        let finish = Finish {
+            outcome: Outcome::Succeeded,
+            at: NOW,
+            reason: None,
+            result: None,
+            keep_until: NOW.plus(Millis::from_secs(seconds)),
+        };
+        let done = |number| Change::JobFinished {
+            job: Arc::new(job(number, 0)),
+            progress: Progress::fresh(place(number).due_at),
+            finish: Box::new(finish.clone()),
+            ended: None,
+            keep_payload: false,
+        };
+        self.next(numbers.map(done).collect())
     }
 
     fn next(&mut self, changes: Vec<Change>) -> ShardBatch {
@@ -115,6 +144,18 @@ impl Owner {
         Ok(self.runtime.block_on(due)?.iter().map(|live| live.job.number.0).collect())
     }
 
+    /// Brings the tables up to so many seconds later.
+    pub(crate) fn keep_up(&self, seconds: u64) -> Result<(), StoreError> {
+        let now = NOW.plus(Millis::from_secs(seconds));
+        self.runtime.block_on(self.store.keep_up(SHARD, now))
+    }
+
+    /// The numbers of jobs that a new owner would find running.
+    pub(crate) fn running(&self) -> Result<Vec<u64>, StoreError> {
+        let recovered = self.runtime.block_on(self.store.recover(SHARD))?;
+        Ok(recovered.active.iter().map(|live| live.job.number.0).collect())
+    }
+
     /// All jobs that were put are there once each, in order.
     pub(crate) fn check(&self) -> Result<()> {
         let expected: Vec<u64> = (0..self.number).collect();
@@ -122,6 +163,10 @@ impl Owner {
         ensure!(found == expected, "{} jobs were put, {} are there", expected.len(), found.len());
         Ok(())
     }
+}
+
+fn place(number: u64) -> Place {
+    Place { due_at: NOW.plus(Millis::new(number)), number: JobNumber(number) }
 }
 
 fn job(number: u64, payload: usize) -> Job {
