@@ -108,8 +108,8 @@ async fn dump(client: &Client) -> Result<Final> {
     Ok(Final { jobs, queues, schedules })
 }
 
-/// A finished job whose time was up, and whose name was given to another, shows again when the clock
-/// is set back. What there is to ask about that name is about the other.
+/// A finished job whose time was up, and whose name was given to another, shows again when the
+/// clock is set back. What there is to ask about that name is about the other.
 fn forget_the_gone(views: &mut Vec<JobView>) {
     let mut newest = BTreeMap::new();
     for view in &*views {
