@@ -24,6 +24,9 @@ const FUZZ_SECONDS: u32 = 10;
 /// Worlds that are lived through: a minute or two.
 const SIM_SEEDS: u32 = 2_000;
 
+/// Worlds of an hour that are lived through: a minute.
+const SIM_LARGE_SEEDS: u32 = 10;
+
 /// Programs that a step needs, and the Debian package that brings them.
 const PROGRAMS: [(&str, &str); 1] = [("git", "git")];
 
@@ -251,11 +254,12 @@ fn fuzzing(setup: &Setup) -> Result<Done> {
 
 /// In a profile of its own: optimised, with every assertion in place.
 fn sim(setup: &Setup) -> Result<Done> {
-    let seeds = SIM_SEEDS.to_string();
-    let args = ["run", "--profile", "sim", "--package", "hence-sim", "--", "--seeds", &seeds];
-    run::stream(&mut cargo(&setup.root, &args))?;
-    let args = ["run", "--profile", "sim", "--package", "hence-sim", "--", "crashes"];
-    run::stream(&mut cargo(&setup.root, &args))?;
+    let (seeds, large) = (SIM_SEEDS.to_string(), SIM_LARGE_SEEDS.to_string());
+    let runs: [&[&str]; 3] = [&["--seeds", &seeds], &["--large", "--seeds", &large], &["crashes"]];
+    for args in runs {
+        let sim = ["run", "--profile", "sim", "--package", "hence-sim", "--"];
+        run::stream(cargo(&setup.root, &sim).args(args))?;
+    }
     Ok(Done::with(Ended::Passed))
 }
 

@@ -73,6 +73,19 @@ name!(
     WorkerName, "worker", limits::WORKER_NAME_BYTES_MAX, Allowed::Printable
 );
 
+macro_rules! known {
+    ($($type:ident),*) => {
+        $(impl $type {
+            /// A name from text that was checked when it became one.
+            pub(crate) fn known(text: &str) -> Self {
+                Self(Arc::from(text))
+            }
+        })*
+    };
+}
+
+known!(Key, JobId, HandlerName);
+
 impl QueueName {
     /// The queue of jobs that name none.
     pub fn default_queue() -> Self {

@@ -139,6 +139,8 @@ pub(crate) struct Line {
     inline: bool,
     /// Works passed on and not carried out yet.
     ahead: Arc<AtomicUsize>,
+    over: Over,
+    on_fatal: OnFatal,
 }
 
 /// What to do when the store cannot be used at the moment.
@@ -152,8 +154,14 @@ impl Line {
     pub(crate) fn new(committer: Committer) -> (Self, mpsc::Receiver<Work>) {
         let (works, inbox) = mpsc::channel();
         let inline = !committer.store.capabilities().shared;
+        let (over, on_fatal) = (committer.over.clone(), Arc::clone(&committer.on_fatal));
         let committer = Arc::new(Mutex::new(committer));
-        (Line { committer, works, inline, ahead: Arc::default() }, inbox)
+        (Line { committer, works, inline, ahead: Arc::default(), over, on_fatal }, inbox)
+    }
+
+    /// It is over, because of this, whatever is being committed. Always false: nothing goes on.
+    pub(crate) fn end(&self, error: &StoreError) -> bool {
+        end(&self.over, &self.on_fatal, error)
     }
 
     /// Carries the work out, here or on the thread for it. False: it is over.
@@ -314,10 +322,7 @@ impl Committer {
 
     /// It is over, because of this. Always false: nothing goes on.
     fn end(&self, error: &StoreError) -> bool {
-        if self.over.set() {
-            (self.on_fatal)(error);
-        }
-        false
+        end(&self.over, &self.on_fatal, error)
     }
 
     /// Whoever still waits for something waits in vain.
@@ -371,6 +376,13 @@ impl Committer {
         let tokens = unwanted.iter().map(|delivery| delivery.lease.token).collect();
         drop(self.mailbox.send(Message::HandBack(tokens)));
     }
+}
+
+fn end(over: &Over, on_fatal: &OnFatal, error: &StoreError) -> bool {
+    if over.set() {
+        on_fatal(error);
+    }
+    false
 }
 
 /// The thread that reads: pages of the window, names, and the sweeping of what is out of date.

@@ -125,6 +125,11 @@ impl Driver {
 
     fn turn(&mut self, first: Option<Message>) -> Next {
         let mut now = self.clock.now();
+        if let Err(error) = self.store.health() {
+            // What it does between commits went wrong. No commit may follow that would tell.
+            self.line.end(&error);
+            return Next::Stop;
+        }
         self.look_at_pressure(now);
         let mut taken = 0;
         let mut message = first;
@@ -134,15 +139,15 @@ impl Driver {
             now = self.clock.now();
             if let Next::Stop = self.take(now, one) {
                 // What was taken in before is carried out.
+                self.shard.advance(now);
                 self.pass_on(now);
                 return Next::Stop;
             }
             taken += 1;
             message = if taken < TURN_MAX { self.inbox.try_recv().ok() } else { None };
         }
-        if taken == 0 || self.shard.deadline().is_some_and(|at| at <= now) {
-            self.shard.handle(now, Input::Tick);
-        }
+        // Once for all of them: what becomes ready together is handed out together.
+        self.shard.advance(now);
         self.pass_on(now)
     }
 
@@ -163,7 +168,7 @@ impl Driver {
         match message {
             Message::Ask(request, reply) => {
                 let ticket = self.tickets.issue(Pending::One(reply));
-                self.shard.handle(now, Input::Request { ticket, request });
+                self.shard.take_in(now, Input::Request { ticket, request });
             }
             Message::AskMany(requests, replies) => self.ask_many(now, requests, replies),
             Message::Letters(letters, done) => self.letters(now, letters, done),
@@ -173,38 +178,39 @@ impl Driver {
                     let how = Nack::Release { delay: Millis::ZERO };
                     let request = Request::Nack { token, reason: None, how, random: 0 };
                     let ticket = self.tickets.issue(Pending::Nobody);
-                    self.shard.handle(now, Input::Request { ticket, request });
+                    self.shard.take_in(now, Input::Request { ticket, request });
                 }
             }
             Message::Delivered(token, report) => {
                 let random = self.chance.word();
-                self.shard.handle(now, Input::Delivered { token, report, random });
+                self.shard.take_in(now, Input::Delivered { token, report, random });
             }
-            Message::Handlers(names) => self.shard.handle(now, Input::Handlers(names)),
+            Message::Handlers(names) => self.shard.take_in(now, Input::Handlers(names)),
             Message::Found(all) => {
                 self.reading -= all.len();
                 for (name, found) in all {
-                    self.shard.handle(now, Input::Found { name, found });
+                    self.shard.take_in(now, Input::Found { name, found });
                 }
             }
             Message::Loaded { queue, jobs, more } => {
                 self.reading -= 1;
-                self.shard.handle(now, Input::Loaded { queue, jobs, more });
+                self.shard.take_in(now, Input::Loaded { queue, jobs, more });
             }
             Message::Recalled { schedule, records, more } => {
                 self.reading -= 1;
-                self.shard.handle(now, Input::Recalled { schedule, records, more });
+                self.shard.take_in(now, Input::Recalled { schedule, records, more });
             }
             Message::Swept(all) => {
                 self.reading -= 1;
                 for (queue, dead) in all {
-                    self.shard.handle(now, Input::Swept { queue, dead });
+                    self.shard.take_in(now, Input::Swept { queue, dead });
                 }
             }
-            Message::Poke => self.shard.handle(now, Input::Tick),
+            // Whatever is asked for after it sees what the time has made of things.
+            Message::Poke => self.shard.advance(now),
             Message::Settle(done) => self.settling.push(done),
             Message::Drain(done) => {
-                self.shard.handle(now, Input::Drain);
+                self.shard.take_in(now, Input::Drain);
                 self.draining = Some(done);
                 self.closing = true;
                 self.waiters.send_home();
@@ -221,7 +227,7 @@ impl Driver {
         let first = self.tickets.issue(Pending::Many { answers, missing: count, replies });
         for (part, request) in requests.into_iter().enumerate() {
             let ticket = Ticket(first.0 + part as u64);
-            self.shard.handle(now, Input::Request { ticket, request });
+            self.shard.take_in(now, Input::Request { ticket, request });
         }
     }
 
@@ -235,7 +241,7 @@ impl Driver {
         let first = self.tickets.issue(Pending::Letters { missing, round, done });
         for (part, (id, request)) in letters.into_iter().enumerate() {
             let ticket = Ticket(first.0 + part as u64);
-            self.shard.handle(now, Input::Letter { ticket, id, request });
+            self.shard.take_in(now, Input::Letter { ticket, id, request });
         }
     }
 
@@ -243,7 +249,9 @@ impl Driver {
         let LeaseCall { worker, queues, max, lease, .. } = waiter.call.clone();
         let ticket = self.tickets.issue(Pending::Lease(waiter));
         let request = Request::Lease { worker, queues, max, lease };
-        self.shard.handle(now, Input::Request { ticket, request });
+        // What was put or given back just before is there for it to take.
+        self.shard.advance(now);
+        self.shard.take_in(now, Input::Request { ticket, request });
     }
 
     /// Passes the shard's wishes on: facts, and behind them what waits for them.
@@ -313,6 +321,7 @@ impl Driver {
     fn wake(&mut self, now: Timestamp, queue: &QueueName) {
         if let Some(waiter) = self.waiters.next(queue) {
             self.lease(now, waiter);
+            self.shard.advance(now);
         }
     }
 

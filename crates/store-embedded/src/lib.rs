@@ -201,4 +201,8 @@ impl Store for EmbeddedStore {
             kv::Pressure::Full => Pressure::Full,
         }
     }
+
+    fn health(&self) -> Result<(), StoreError> {
+        self.engine.kv.health().map_err(error::failed("write in the background"))
+    }
 }

@@ -4,16 +4,34 @@ mod manner;
 
 use std::process::ExitCode;
 
-use hence_core::id::ShardId;
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use hence_core::id::{LetterId, ShardId};
 use hence_core::time::Timestamp;
 use hence_store::Answer;
 use hence_store_sql::mysql::{self, MySqlStore};
 use hence_testkit::{MariaDb, Missing};
+use mysql_async::prelude::Queryable;
 
 impl manner::Turning for MySqlStore {
     fn keep_up(&self, shard: ShardId, now: Timestamp) -> Answer<'_, ()> {
         MySqlStore::keep_up(self, shard, now)
     }
+
+    fn write_letter(url: String, body: &'static str) -> BoxFuture<'static, LetterId> {
+        async move { write_letter(&url, body).await }.boxed()
+    }
+}
+
+async fn write_letter(url: &str, body: &str) -> LetterId {
+    let (address, prefix) = url.split_once("?prefix=").expect("an address with a prefix");
+    let opts = mysql_async::Opts::from_url(address).expect("an address");
+    let mut connection = mysql_async::Conn::new(opts).await.expect("connected");
+    let sql = format!("INSERT INTO {prefix}inbox (body) VALUES (?)");
+    connection.exec_drop(sql, (body,)).await.expect("written");
+    let id = connection.last_insert_id().expect("a number");
+    connection.disconnect().await.expect("no error");
+    LetterId(id)
 }
 
 fn main() -> ExitCode {

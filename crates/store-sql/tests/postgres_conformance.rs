@@ -4,16 +4,37 @@ mod manner;
 
 use std::process::ExitCode;
 
-use hence_core::id::ShardId;
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use hence_core::id::{LetterId, ShardId};
 use hence_core::time::Timestamp;
 use hence_store::Answer;
 use hence_store_sql::postgres::{self, PostgresStore};
 use hence_testkit::{Missing, Postgres};
+use tokio_postgres::NoTls;
 
 impl manner::Turning for PostgresStore {
     fn keep_up(&self, shard: ShardId, now: Timestamp) -> Answer<'_, ()> {
         PostgresStore::keep_up(self, shard, now)
     }
+
+    fn write_letter(url: String, body: &'static str) -> BoxFuture<'static, LetterId> {
+        async move { write_letter(&url, body).await }.boxed()
+    }
+}
+
+async fn write_letter(url: &str, body: &str) -> LetterId {
+    let (address, schema) = url.split_once("?schema=").expect("an address with a schema");
+    let (client, connection) = tokio_postgres::connect(address, NoTls).await.expect("connected");
+    let reading = tokio::spawn(connection);
+    let sql = format!(
+        "WITH told AS (SELECT pg_notify('hence_letters', '{schema}.'))
+        INSERT INTO {schema}.inbox (body) SELECT $1 FROM told RETURNING id"
+    );
+    let id: i64 = client.query_one(&sql, &[&body]).await.expect("written").get(0);
+    drop(client);
+    reading.await.expect("read to the end").expect("no error");
+    LetterId(id as u64)
 }
 
 fn main() -> ExitCode {

@@ -271,4 +271,8 @@ impl<S: Store + ?Sized> Store for Faulty<S> {
     fn pressure(&self) -> Pressure {
         self.inner.pressure()
     }
+
+    fn health(&self) -> Result<(), StoreError> {
+        self.inner.health()
+    }
 }

@@ -32,6 +32,8 @@
 //!   a commit takes it, and never after that.
 //! - **S14 tenure** — while an owner keeps renewing, by the store's clock, nobody else can acquire
 //!   its shard; when it stops, somebody can as soon as the time is up.
+//! - **S15 health** — an engine that fails while nobody calls it says so when it is asked, and
+//!   takes no more commits.
 
 use std::future::{pending, ready};
 use std::sync::Arc;
@@ -147,6 +149,12 @@ pub trait Store: Send + Sync + 'static {
 
     /// Whether there is room for new work (S12).
     fn pressure(&self) -> Pressure;
+
+    /// The error that ended the engine, if one did (S15). Asked several times a second: it only
+    /// looks. An engine that does nothing between calls fails in one of them, or not at all.
+    fn health(&self) -> Result<(), StoreError> {
+        Ok(())
+    }
 }
 
 /// A request that somebody wrote into the store, in a transaction of their own.

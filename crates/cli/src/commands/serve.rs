@@ -7,18 +7,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
-use hence_core::time::Timestamp;
 use hence_fail::{Point, reach};
 use hence_server::config::StoreChoice;
 use hence_server::{Config, ServeError, Server, telemetry};
-use hence_store::moving::{Begin, Moved, Moving};
 use hence_store::{Capabilities, Store, Tier};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::oneshot;
 
 use super::serve_flags::ServeFlags;
+use super::serve_move;
 use super::store::{database_failure, open_any, store_failure};
-use crate::clock;
 use crate::failure::{Exit, Failure};
 use crate::output::Output;
 
@@ -35,11 +33,12 @@ The first line on stdout is `listening on http://ADDRESS`; logs go to stderr.
 SIGTERM or SIGINT: stop accepting, finish what is under way, make everything durable, end with 0.
 A second one: end at once.";
 
-/// How often a move says how far it is, and how long it waits for a store that is away.
-const SAY_EVERY: Duration = Duration::from_secs(5);
-
 /// The line that tells a program where the server listens; the address follows.
 pub(crate) const LISTENING: &str = "listening on ";
+
+/// How often free memory is given back: rare enough not to be seen in the processor time of a
+/// server at rest.
+const GIVE_BACK_EVERY: Duration = Duration::from_secs(10);
 
 #[derive(Debug, Args)]
 pub(crate) struct Serve {
@@ -82,7 +81,7 @@ async fn serve_until_told(
     let capabilities = store.capabilities();
     must_survive(&config.store, &capabilities, config.require_tier)?;
     let moving = match &config.move_to {
-        Some(to) => Some(begin_move(config, Arc::clone(&store), to, output).await?),
+        Some(to) => Some(serve_move::begin(config, Arc::clone(&store), to, output).await?),
         None => None,
     };
     let store = moving.clone().map_or(store, |moving| moving as Arc<dyn Store>);
@@ -97,15 +96,20 @@ async fn serve_until_told(
     }
     welcome(address, &config.store, &capabilities, output);
     if let (Some(moving), Some(to)) = (moving, &config.move_to) {
-        tokio::spawn(keep_moving(moving, to.to_string()));
+        tokio::spawn(serve_move::keep_moving(moving, to.to_string()));
     }
     output.line(format_args!("{LISTENING}http://{address}"))?;
+    tokio::spawn(keep_memory_low());
     server.run(async { drop(stop.await) }).await;
     Ok(())
 }
 
 /// What was asked for about safety is a fact, or nothing is started.
-fn must_survive(store: &StoreChoice, facts: &Capabilities, least: Tier) -> Result<(), Failure> {
+pub(super) fn must_survive(
+    store: &StoreChoice,
+    facts: &Capabilities,
+    least: Tier,
+) -> Result<(), Failure> {
     if facts.tier >= least {
         return Ok(());
     }
@@ -115,50 +119,12 @@ fn must_survive(store: &StoreChoice, facts: &Capabilities, least: Tier) -> Resul
         .fix("change these settings of the store, or ask for less with --require-tier"))
 }
 
-async fn begin_move(
-    config: &Config,
-    from: Arc<dyn Store>,
-    to: &StoreChoice,
-    output: &Output,
-) -> Result<Arc<Moving>, Failure> {
-    if config.store == *to {
-        return Err(Failure::new(Exit::Usage, "--move-to names the store that is used already"));
-    }
-    let new = open_any(to, output).await?;
-    must_survive(to, &new.capabilities(), config.require_tier)?;
-    let begin = if config.move_resume { Begin::GoOn } else { Begin::Afresh };
-    let moving = Moving::new(from, new, begin).map_err(|error| store_failure(&error, None))?;
-    Ok(Arc::new(moving))
-}
-
-/// Steps until all is moved; work goes on between any two.
-async fn keep_moving(moving: Arc<Moving>, to: String) {
-    let mut said = clock::instant();
-    tracing::info!(%to, "moving");
+/// What the start needed, and what a load left behind, goes back to the system.
+async fn keep_memory_low() {
+    let mut beat = tokio::time::interval(GIVE_BACK_EVERY);
     loop {
-        match moving.step(Timestamp::from_millis(clock::now_ms())).await {
-            Ok(moved) if moved.done => {
-                let Moved { jobs, found, schedules, .. } = moved;
-                tracing::info!(
-                    %to, jobs = jobs + found, schedules,
-                    "moved: from the next start on, this is the store"
-                );
-                return;
-            }
-            Ok(moved) if said.elapsed() > SAY_EVERY => {
-                said = clock::instant();
-                tracing::info!(%to, jobs = moved.jobs + moved.found, "moving");
-            }
-            Ok(_) => tokio::task::yield_now().await,
-            Err(error) if error.is_retryable() => {
-                tracing::warn!(%error, "the move waits; the old store goes on alone");
-                clock::sleep(SAY_EVERY).await;
-            }
-            Err(error) => {
-                tracing::error!(%error, "not moved: the old store goes on alone");
-                return;
-            }
-        }
+        beat.tick().await;
+        hence_alloc::give_back();
     }
 }
 

@@ -48,8 +48,8 @@ impl Shard {
     /// What stands under the name, as people see it.
     pub(super) fn standing(&self, subject: &Subject) -> Option<JobView> {
         match subject {
-            Subject::Here(number) => self.jobs.get(number).map(|entry| JobView {
-                job: Arc::clone(&entry.job),
+            Subject::Here(number) => self.jobs.get(*number).map(|entry| JobView {
+                job: self.job_of(entry),
                 state: entry.state,
                 progress: entry.progress,
                 lease: entry.lease.clone(),

@@ -11,14 +11,14 @@ use std::sync::Arc;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use hence_core::change::Place;
-use hence_core::id::{Epoch, JobName, JobNumber, QueueName, ShardId};
+use hence_core::id::{Epoch, JobName, JobNumber, LetterId, QueueName, ShardId};
 use hence_core::job::AttemptRecord;
 use hence_core::time::{Millis, Timestamp};
 use hence_store::{
-    Answer, Capabilities, ErrorKind, LedgerRequest, ListRequest, LiveJob, OccurrenceRecord, Page,
-    Pressure, Recovered, ShardBatch, Store, StoreError, StoredJob, Tier,
+    Answer, Capabilities, ErrorKind, LedgerRequest, Letter, ListRequest, LiveJob, OccurrenceRecord,
+    Page, Pressure, Recovered, ShardBatch, Store, StoreError, StoredJob, Tier,
 };
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 
 use self::schema::{Meta, Schema};
 use self::session::{Connector, Role, Session};
@@ -33,6 +33,7 @@ use crate::threads::Threads;
 
 mod commit_row;
 mod error;
+mod letters;
 mod list;
 mod migrate;
 mod own;
@@ -61,6 +62,8 @@ pub struct MySqlStore {
     shards: u16,
     tier: Tier,
     notes: Vec<String>,
+    /// Counts the times that there may be new letters.
+    news: watch::Sender<u64>,
     threads: Threads,
 }
 
@@ -87,8 +90,10 @@ pub fn open(url: &str, options: &Options) -> BoxFuture<'static, Result<MySqlStor
         let shared = Arc::new(Shared::new(connector, url.readers, tables, slots));
         let (commits, waiting) = mpsc::channel(COMMITS_WAITING_MAX);
         threads.spawn(write::writer(Arc::clone(&shared), waiting));
+        let news = watch::Sender::new(0);
+        threads.spawn(letters::look(Arc::clone(&shared), news.clone()));
         let (tier, notes) = answers.judge();
-        Ok(MySqlStore { shared, commits, shards: meta.shards, tier, notes, threads })
+        Ok(MySqlStore { shared, commits, shards: meta.shards, tier, notes, news, threads })
     }
     .boxed()
 }
@@ -219,7 +224,7 @@ impl Store for MySqlStore {
             tier: self.tier,
             shared: true,
             persistent: true,
-            inbox: false,
+            inbox: true,
             shards: self.shards,
             notes: self.notes.clone(),
         }
@@ -312,6 +317,20 @@ impl Store for MySqlStore {
         self.call(
             move |shared| async move { own::renew(&shared, shard, epoch, tenure).await.map(Some) },
         )
+    }
+
+    fn letters(&self, after: LetterId, limit: usize) -> Answer<'_, Vec<Letter>> {
+        self.read(move |shared| async move { letters::read(&shared, after, limit).await })
+    }
+
+    fn await_letters(&self) -> Answer<'_, ()> {
+        let mut news = self.news.subscribe();
+        // It ends with the store, and whoever waits does too.
+        async move {
+            drop(news.changed().await);
+            Ok(())
+        }
+        .boxed()
     }
 
     fn pressure(&self) -> Pressure {

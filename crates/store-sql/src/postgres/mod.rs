@@ -11,14 +11,14 @@ use std::sync::Arc;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use hence_core::change::Place;
-use hence_core::id::{Epoch, JobName, JobNumber, QueueName, ShardId};
+use hence_core::id::{Epoch, JobName, JobNumber, LetterId, QueueName, ShardId};
 use hence_core::job::AttemptRecord;
-use hence_core::time::Timestamp;
+use hence_core::time::{Millis, Timestamp};
 use hence_store::{
-    Answer, Capabilities, ErrorKind, LedgerRequest, ListRequest, LiveJob, OccurrenceRecord, Page,
-    Pressure, Recovered, ShardBatch, Store, StoreError, StoredJob, Tier,
+    Answer, Capabilities, ErrorKind, LedgerRequest, Letter, ListRequest, LiveJob, OccurrenceRecord,
+    Page, Pressure, Recovered, ShardBatch, Store, StoreError, StoredJob, Tier,
 };
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 
 use self::schema::{Meta, Schema};
 use self::session::Connector;
@@ -34,6 +34,7 @@ use crate::url::PostgresUrl;
 mod bind;
 mod error;
 mod folding;
+mod letters;
 mod list;
 mod own;
 mod pool;
@@ -54,6 +55,8 @@ pub struct PostgresStore {
     shards: u16,
     tier: Tier,
     notes: Vec<String>,
+    /// Counts the times that there may be new letters.
+    news: watch::Sender<u64>,
     threads: Threads,
 }
 
@@ -79,8 +82,10 @@ pub fn open(url: &str, options: &Options) -> BoxFuture<'static, Result<PostgresS
         let shared = Arc::new(Shared::new(connector, url.readers, url.schema, slots));
         let (commits, waiting) = mpsc::channel(COMMITS_WAITING_MAX);
         threads.spawn(write::writer(Arc::clone(&shared), waiting));
+        let news = watch::Sender::new(0);
+        threads.spawn(letters::listen(Arc::clone(&shared), news.clone()));
         let tier::Questioned { tier, notes } = found;
-        Ok(PostgresStore { shared, commits, shards: meta.shards, tier, notes, threads })
+        Ok(PostgresStore { shared, commits, shards: meta.shards, tier, notes, news, threads })
     }
     .boxed()
 }
@@ -175,7 +180,7 @@ impl Store for PostgresStore {
             tier: self.tier,
             shared: true,
             persistent: true,
-            inbox: false,
+            inbox: true,
             shards: self.shards,
             notes: self.notes.clone(),
         }
@@ -249,6 +254,24 @@ impl Store for PostgresStore {
 
     fn release(&self, shard: ShardId, epoch: Epoch) -> Answer<'_, ()> {
         self.read(|shared| async move { own::release(&shared, shard, epoch).await })
+    }
+
+    fn renew(&self, shard: ShardId, epoch: Epoch, tenure: Millis) -> Answer<'_, Option<Timestamp>> {
+        self.read(|shared| async move { own::renew(&shared, shard, epoch, tenure).await.map(Some) })
+    }
+
+    fn letters(&self, after: LetterId, limit: usize) -> Answer<'_, Vec<Letter>> {
+        self.read(|shared| async move { letters::read(&shared, after, limit).await })
+    }
+
+    fn await_letters(&self) -> Answer<'_, ()> {
+        let mut news = self.news.subscribe();
+        // It ends with the store, and whoever waits does too.
+        async move {
+            drop(news.changed().await);
+            Ok(())
+        }
+        .boxed()
     }
 
     fn pressure(&self) -> Pressure {

@@ -27,6 +27,9 @@ const CASES_PLAY_AT: i64 = 1_789_000_000_000;
 pub(crate) trait Turning: Store {
     /// As a sweep at this instant would.
     fn keep_up(&self, shard: ShardId, now: Timestamp) -> Answer<'_, ()>;
+
+    /// Writes a letter into the store of this address, as somebody else, in another connection.
+    fn write_letter(url: String, body: &'static str) -> BoxFuture<'static, LetterId>;
 }
 
 /// How a store is opened.
@@ -129,6 +132,14 @@ impl<S: Turning> Harness for Tables<S> {
             })
         }
         .boxed()
+    }
+
+    fn write_letter(&self, body: &'static str) -> Option<BoxFuture<'_, LetterId>> {
+        let writing = async move {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+            runtime.expect("a runtime").block_on(S::write_letter(self.url.clone(), body))
+        };
+        Some(writing.boxed())
     }
 }
 

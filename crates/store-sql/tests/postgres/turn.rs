@@ -152,8 +152,12 @@ fn a_node_that_did_not_turn_the_era_finds_all() -> Result<Ended> {
     ensure!(waiting(&other)? == [1, 2]);
     let found = block_on(other.due(SHARD, queue(), Place::FIRST, 1))?;
     ensure!(found.len() == 1);
-    owner.commit(vec![finished(1, 100, Outcome::Succeeded, 1_000_000)])?;
-    ensure!(waiting(&other)? == [2]);
+    owner.commit(vec![finished(1, 100, Outcome::Succeeded, 1_000_000), put(3, 25_000)])?;
+    ensure!(waiting(&other)? == [2, 3]);
+    // Now the other one turns it, and the owner does not know.
+    turn(&other, 60_000)?;
+    owner.commit(vec![finished(3, 25_000, Outcome::Succeeded, 1_000_000), put(4, 62_000)])?;
+    ensure!(waiting(&store)? == [2, 4] && waiting(&other)? == [2, 4], "{:?}", waiting(&store)?);
     Ok(Ended::Passed)
 }
 

@@ -461,6 +461,12 @@ impl Store for Moving {
     fn pressure(&self) -> Pressure {
         self.current().pressure()
     }
+
+    fn health(&self) -> Result<(), StoreError> {
+        // The new one is written to all the time, the old one until it has been let go.
+        self.current().health()?;
+        self.to.health()
+    }
 }
 
 /// By name, what is under it.

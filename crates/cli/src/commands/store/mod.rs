@@ -38,8 +38,8 @@ Examples:
   hence store move --from ./hence-data --to postgres://hence@db/hence
 
 STORE is a directory, or postgres://ROLE@HOST/DATABASE. No server must run on it meanwhile; to move
-without a pause, start the server with --move-to. An export holds payloads and headers as they are: keep it
-as you keep the directory.";
+without a pause, start the server with --move-to. An export holds payloads and headers as they are:
+keep it as you keep the store.";
 
 #[derive(Debug, Args)]
 pub(crate) struct StoreCommand {

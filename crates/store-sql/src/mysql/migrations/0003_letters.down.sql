@@ -1,0 +1,1 @@
+DROP TABLE IF EXISTS @acknowledged, @inbox_refused, @inbox;
