@@ -10,10 +10,11 @@ use hence_core::id::LetterId;
 use hence_core::time::Timestamp;
 use hence_store::{Letter, StoreError};
 
-use super::session::column;
+use super::session::{Session, column};
 use super::shared::{Shared, Tables};
 use super::text::Packets;
 use crate::draft::Draft;
+use crate::limits::ACKNOWLEDGED_DAYS;
 
 /// Between two looks: at first after a letter came, and at most.
 const LOOK_AFTER_MIN: Duration = Duration::from_millis(20);
@@ -84,6 +85,15 @@ pub(super) fn take(packets: &mut Packets, tables: &Tables, draft: &Draft) {
         sql.number(id.0 as i64);
     });
     packets.add(sql.raw(")"));
+}
+
+/// Forgets acknowledgements that nobody can repeat any more.
+pub(super) async fn forget(shared: &Shared, session: &mut Session) -> Result<(), StoreError> {
+    let sql = format!(
+        "DELETE FROM @acknowledged WHERE acknowledged_at < \
+         TIMESTAMPADD(DAY, -{ACKNOWLEDGED_DAYS}, NOW(3))"
+    );
+    session.run("forget letters", &shared.tables.text(&sql)).await
 }
 
 /// Ends when there is a letter that was not read yet.

@@ -18,6 +18,7 @@ use hence_core::time::Timestamp;
 use hence_store::{ErrorKind, StoreError};
 use mysql_async::Row;
 
+use super::letters;
 use super::read::{commit_rows, commits_sql};
 use super::schema::Schema;
 use super::session::{Session, column};
@@ -75,7 +76,7 @@ async fn turn(
     turn.run_step(Step::Fold).await?;
     let mut schema = Schema { session: turn.session, tables: &shared.tables };
     schema.drop_partitions(shared.slots.width).await?;
-    Ok(())
+    letters::forget(shared, schema.session).await
 }
 
 struct Turn<'a> {

@@ -17,6 +17,7 @@ use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 
 use super::error::{Columns, failed};
+use super::letters;
 use super::schema::Schema;
 use super::session::{Session, Value};
 use super::shared::Shared;
@@ -68,7 +69,8 @@ pub(super) async fn keep_up(
     turn.open().await?;
     turn.fold(&schema).await?;
     shared.forget_layout(shard);
-    schema.drop_partitions(shared.slots.width).await
+    schema.drop_partitions(shared.slots.width).await?;
+    letters::forget(shared, session).await
 }
 
 pub(super) struct Turn<'a> {
