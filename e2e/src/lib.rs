@@ -1,8 +1,9 @@
 //! Black-box tests: the real binary, kill -9, hostile receivers.
 //!
-//! Nothing here links against Hence, but for the list of its fail points. A test starts the
-//! program as an operator would ([`server`]), speaks HTTP to it ([`api`]), and judges it by what
-//! arrived at a receiver of its own ([`receiver`]), never by what Hence says about itself.
+//! Nothing here links against Hence, but for the list of its fail points and the checker of
+//! histories. A test starts the program as an operator would ([`server`]), speaks HTTP to it
+//! ([`api`]), and judges it by what arrived at a receiver of its own ([`receiver`]), never by what
+//! Hence says about itself.
 
 pub mod api;
 pub mod clock;

@@ -24,10 +24,17 @@ pub struct Program {
 }
 
 pub(crate) const POSTGRES: Program = Program { name: "initdb", packages: &["postgresql"] };
+pub(crate) const PSQL: Program = Program { name: "psql", packages: &["postgresql-client"] };
+/// Only the core package: it has no service that could be started.
+pub(crate) const MARIADB: Program =
+    Program { name: "mariadbd", packages: &["mariadb-server-core"] };
+pub(crate) const MARIADB_CLIENT: Program =
+    Program { name: "mariadb", packages: &["mariadb-client-core"] };
+pub(crate) const PGBOUNCER: Program = Program { name: "pgbouncer", packages: &["pgbouncer"] };
 
 /// Every program that the servers of this crate need.
-pub fn programs() -> [Program; 1] {
-    [POSTGRES]
+pub fn programs() -> [Program; 5] {
+    [POSTGRES, PSQL, MARIADB, MARIADB_CLIENT, PGBOUNCER]
 }
 
 /// While this file forbids it, a package does not start its service.

@@ -8,17 +8,15 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 
 use crate::home::User;
-use crate::process::Process;
 
-/// Fills `data` in the home of the server from the template of this name, which `make` makes the
+/// Fills `data` in the home of a server from the template of this name, which `make` makes the
 /// first time. It stays on the machine, beside the homes.
 pub(crate) fn fill(
-    process: &Process,
+    home: &Path,
     user: &User,
     name: &str,
     make: impl FnOnce(&Path) -> Result<()>,
 ) -> Result<()> {
-    let home = process.home();
     let places = home.parent().context("a home has a place")?;
     let template = places.join(format!("hence-testkit-{}-{name}", user.name()));
     // Somebody else could have put one there; a symbolic link is not a directory here.

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use hence_testkit::suite::Ended;
-use hence_testkit::{Postgres, until};
+use hence_testkit::{Fault, PgBouncer, Postgres, Proxy, until};
 
 hence_testkit::cases!(
     two_run_side_by_side_with_their_own_settings,
@@ -16,6 +16,9 @@ hence_testkit::cases!(
     a_start_that_fails_shows_the_log,
     nothing_is_left_behind,
     a_killed_test_leaves_nothing_behind,
+    a_standby_has_what_was_committed_and_takes_over,
+    pgbouncer_shares_connections_between_transactions,
+    a_commit_whose_answer_is_lost_took_effect,
 );
 
 fn two_run_side_by_side_with_their_own_settings() -> Result<Ended> {
@@ -102,5 +105,46 @@ fn a_killed_test_leaves_nothing_behind() -> Result<Ended> {
     let home = home.expect("the other one starts");
     let gone = until(Duration::from_secs(10), || (!home.exists()).then_some(()));
     ensure!(gone.is_some(), "{} is still there", home.display());
+    Ok(Ended::Passed)
+}
+
+fn a_standby_has_what_was_committed_and_takes_over() -> Result<Ended> {
+    let primary = Postgres::start_with(&[])?;
+    let standby = primary.standby()?;
+    primary.sql("CREATE TABLE t AS SELECT 7 AS x")?;
+    ensure!(standby.sql("INSERT INTO t VALUES (8)").is_err(), "a standby takes writes");
+    primary.kill()?;
+    standby.promote()?;
+    ensure!(standby.sql("INSERT INTO t VALUES (8); SELECT count(*) FROM t")? == "2");
+    Ok(Ended::Passed)
+}
+
+fn pgbouncer_shares_connections_between_transactions() -> Result<Ended> {
+    let server = Postgres::start_with(&[])?;
+    let bouncer = PgBouncer::start(&server)?;
+    let url = bouncer.url_of(&server.url())?;
+    let backend = || server.sql_in(&url, "SELECT pg_backend_pid()");
+    ensure!(backend()? == backend()?, "two clients, one after the other, got two backends");
+    bouncer.kill()?;
+    ensure!(backend().is_err(), "a dead pgbouncer answers");
+    bouncer.restart()?;
+    ensure!(backend().is_ok());
+    Ok(Ended::Passed)
+}
+
+fn a_commit_whose_answer_is_lost_took_effect() -> Result<Ended> {
+    let server = Postgres::start_with(&[])?;
+    server.sql("CREATE TABLE t (x INT)")?;
+    let proxy = Proxy::before(&server.url())?;
+    let url = proxy.url_of(&server.url());
+    for (fault, rows) in
+        [(Fault::BeforeMessage("COMMIT".into()), "0"), (Fault::AfterMessage("COMMIT".into()), "1")]
+    {
+        proxy.arm(fault.clone());
+        let ended = server.sql_in(&url, "BEGIN; INSERT INTO t VALUES (1); COMMIT");
+        ensure!(ended.is_err(), "{fault:?}: {ended:?}");
+        let count = || server.sql("SELECT count(*) FROM t").ok().filter(|count| count == rows);
+        ensure!(until(Duration::from_secs(10), count).is_some(), "{fault:?}");
+    }
     Ok(Ended::Passed)
 }

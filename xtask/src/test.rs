@@ -24,6 +24,9 @@ const FUZZ_SECONDS: u32 = 10;
 /// Worlds that are lived through: a minute or two.
 const SIM_SEEDS: u32 = 2_000;
 
+/// Worlds of an hour that are lived through: a minute.
+const SIM_LARGE_SEEDS: u32 = 10;
+
 /// Programs that a step needs, and the Debian package that brings them.
 const PROGRAMS: [(&str, &str); 1] = [("git", "git")];
 
@@ -153,7 +156,21 @@ fn tools(setup: &Setup) -> Result<Done> {
             tests.skip(format!("what needs {name}: {error:#}"));
         }
     }
+    for missing in missing_servers(&setup.root)? {
+        tests.skip(format!("what needs {missing}"));
+    }
     Ok(Done { ended: Ended::Passed, tests })
+}
+
+/// The programs of servers that tests start and that could not be installed, with the reason. The
+/// testkit has the list, because it is what starts them.
+fn missing_servers(root: &Path) -> Result<Vec<String>> {
+    let output = cargo(root, &["run", "--quiet", "--package", "hence-testkit"]).output()?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "cargo run --package hence-testkit: {said}");
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    print!("{text}");
+    Ok(text.lines().filter_map(|line| line.strip_prefix("missing: ")).map(str::to_owned).collect())
 }
 
 /// Whether there is a program, or a directory of libraries, with this name.
@@ -237,11 +254,12 @@ fn fuzzing(setup: &Setup) -> Result<Done> {
 
 /// In a profile of its own: optimised, with every assertion in place.
 fn sim(setup: &Setup) -> Result<Done> {
-    let seeds = SIM_SEEDS.to_string();
-    let args = ["run", "--profile", "sim", "--package", "hence-sim", "--", "--seeds", &seeds];
-    run::stream(&mut cargo(&setup.root, &args))?;
-    let args = ["run", "--profile", "sim", "--package", "hence-sim", "--", "crashes"];
-    run::stream(&mut cargo(&setup.root, &args))?;
+    let (seeds, large) = (SIM_SEEDS.to_string(), SIM_LARGE_SEEDS.to_string());
+    let runs: [&[&str]; 3] = [&["--seeds", &seeds], &["--large", "--seeds", &large], &["crashes"]];
+    for args in runs {
+        let sim = ["run", "--profile", "sim", "--package", "hence-sim", "--"];
+        run::stream(cargo(&setup.root, &sim).args(args))?;
+    }
     Ok(Done::with(Ended::Passed))
 }
 

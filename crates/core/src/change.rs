@@ -5,7 +5,7 @@ use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use crate::id::{JobNumber, QueueName, ScheduleId, Token, WorkerName};
+use crate::id::{JobNumber, LetterId, QueueName, ScheduleId, Token, WorkerName};
 use crate::job::{AttemptRecord, Finish, Job, Progress};
 use crate::ledger::OccurrenceRecord;
 use crate::queue::QueueSettings;
@@ -133,6 +133,13 @@ pub enum Change {
         name: QueueName,
         /// Its settings now.
         settings: QueueSettings,
+    },
+    /// A letter was dealt with, and leaves the inbox with the facts that came of it.
+    LetterTaken {
+        /// Which.
+        id: LetterId,
+        /// Why nothing came of it, if that is so.
+        refused: Option<Arc<str>>,
     },
 }
 

@@ -97,6 +97,26 @@ impl Rejection {
         Rejection::Invalid { field: field.into(), problem: problem.into() }
     }
 
+    /// Whether the same request may be accepted later, with nothing changed about it.
+    pub fn is_passing(&self) -> bool {
+        match self {
+            Rejection::QueuePaused { .. }
+            | Rejection::QueueFull { .. }
+            | Rejection::StoreFull
+            | Rejection::Draining => true,
+            Rejection::Invalid { .. }
+            | Rejection::TooLarge { .. }
+            | Rejection::NoSuchJob
+            | Rejection::NoSuchSchedule
+            | Rejection::JobExists
+            | Rejection::IdempotencyMismatch
+            | Rejection::WrongState { .. }
+            | Rejection::StaleToken
+            | Rejection::TooMany { .. }
+            | Rejection::ExpiresBeforeDue { .. } => false,
+        }
+    }
+
     /// The named field is too large.
     pub fn too_long(field: impl Into<Cow<'static, str>>, size: usize, max: usize) -> Self {
         Rejection::TooLarge { field: field.into(), size, max }

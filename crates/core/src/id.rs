@@ -73,6 +73,19 @@ name!(
     WorkerName, "worker", limits::WORKER_NAME_BYTES_MAX, Allowed::Printable
 );
 
+macro_rules! known {
+    ($($type:ident),*) => {
+        $(impl $type {
+            /// A name from text that was checked when it became one.
+            pub(crate) fn known(text: &str) -> Self {
+                Self(Arc::from(text))
+            }
+        })*
+    };
+}
+
+known!(Key, JobId, HandlerName);
+
 impl QueueName {
     /// The queue of jobs that name none.
     pub fn default_queue() -> Self {
@@ -140,6 +153,10 @@ impl fmt::Display for JobName {
 /// between equal due times (first come, first served) and is how the store refers to a job.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct JobNumber(pub u64);
+
+/// A letter's number in the inbox of its store: see [`Input::Letter`](crate::input::Input::Letter).
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct LetterId(pub u64);
 
 /// A slice of the key space.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]

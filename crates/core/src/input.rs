@@ -4,7 +4,10 @@ use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use crate::id::{HandlerName, JobName, QueueName, ScheduleId, Token, WorkerName};
+use crate::error::Rejection;
+use crate::id::{
+    HandlerName, JobName, JobNumber, LetterId, QueueName, ScheduleId, Token, WorkerName,
+};
 use crate::job::{Job, Payload, Progress, Submission};
 use crate::ledger::OccurrenceRecord;
 use crate::queue::QueueSettings;
@@ -31,6 +34,17 @@ pub enum Input {
         ticket: Ticket,
         /// What is asked.
         request: Request,
+    },
+    /// Somebody wrote a request into the store, in a transaction of their own. Answered as any
+    /// request; besides, the letter is taken out of the inbox, in the same commit as what came of
+    /// it. For a passing reason it stays there, to be read again.
+    Letter {
+        /// Where the answer goes.
+        ticket: Ticket,
+        /// Which letter.
+        id: LetterId,
+        /// What is asked, or why that could not be understood.
+        request: Result<Request, Rejection>,
     },
     /// A target says how a delivery ended.
     Delivered {
@@ -125,6 +139,16 @@ pub enum Request {
     Ack {
         /// Which lease.
         token: Token,
+        /// What came of it.
+        result: Option<Payload>,
+    },
+    /// The job is done, whoever holds its lease now: its work was committed by a transaction that
+    /// can be committed only once.
+    Complete {
+        /// Which job.
+        name: JobName,
+        /// The job that was meant, not a later one of its name.
+        number: JobNumber,
         /// What came of it.
         result: Option<Payload>,
     },

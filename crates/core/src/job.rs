@@ -243,15 +243,17 @@ impl JobState {
 
     /// Every change of state there is, with the word that causes it. The diagram in
     /// `docs/internals/lifecycle.md` is compared with this table by a test.
-    pub const TRANSITIONS: [(JobState, JobState, &'static str); 14] = [
+    pub const TRANSITIONS: [(JobState, JobState, &'static str); 16] = [
         (JobState::Scheduled, JobState::Ready, "due"),
         (JobState::Scheduled, JobState::Scheduled, "reschedule"),
         (JobState::Scheduled, JobState::Cancelled, "cancel"),
         (JobState::Scheduled, JobState::Expired, "expire"),
+        (JobState::Scheduled, JobState::Succeeded, "complete"),
         (JobState::Ready, JobState::Running, "lease"),
         (JobState::Ready, JobState::Scheduled, "reschedule"),
         (JobState::Ready, JobState::Cancelled, "cancel"),
         (JobState::Ready, JobState::Expired, "expire"),
+        (JobState::Ready, JobState::Succeeded, "complete"),
         (JobState::Running, JobState::Succeeded, "succeed"),
         (JobState::Running, JobState::Scheduled, "retry"),
         (JobState::Running, JobState::Dead, "fail"),

@@ -36,6 +36,7 @@ mod scenarios {
     mod cases;
     mod keys;
     mod leases;
+    mod letters;
     mod manage;
     mod policies;
     mod queues;

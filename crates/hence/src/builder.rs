@@ -15,11 +15,12 @@ use hence_delivery::Target;
 use hence_delivery::http::HttpSender;
 use hence_delivery::local::{HandlerFn, Handlers};
 use hence_fail::{Point, reach};
-use hence_store::{LiveJob, Recovered, Store, StoreError};
+use hence_store::{Letter, LiveJob, Recovered, Store, StoreError};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
+use tokio::task::AbortHandle;
 use tokio::time::timeout;
 
 use crate::chance::Chance;
@@ -32,6 +33,8 @@ use crate::error::Error;
 use crate::handler::{Failure, typed};
 use crate::mailbox::{Bell, Mailbox, Message};
 use crate::observe::{Observer, Observers};
+use crate::postman::{Asked, LetterReader, Postman};
+use crate::tenure;
 use crate::watch::Watchers;
 
 /// Called when nothing can be made durable any more; the process should end.
@@ -86,6 +89,7 @@ pub struct Builder {
     handlers: Handlers,
     http: Arc<dyn Target>,
     observers: Observers,
+    letters: Option<LetterReader>,
     on_fatal: OnFatal,
 }
 
@@ -103,6 +107,8 @@ pub struct Hence {
     epoch: Epoch,
     over: Over,
     threads: Mutex<Vec<JoinHandle<()>>>,
+    /// What goes on beside them, and ends with them.
+    tasks: Mutex<Vec<AbortHandle>>,
 }
 
 /// How long the last commits may take at a shutdown. A store that cannot be written by then does
@@ -121,6 +127,7 @@ impl Builder {
             handlers: Handlers::new(),
             http: Arc::new(HttpSender::new()),
             observers: Observers::default(),
+            letters: None,
             on_fatal: Arc::new(exit),
         }
     }
@@ -168,6 +175,17 @@ impl Builder {
         self
     }
 
+    /// Takes what others write into the store, in transactions of their own, and reads it with
+    /// this function. A refusal is kept with the letter. Without one, letters wait.
+    #[must_use]
+    pub fn letters(
+        mut self,
+        read: impl Fn(&Letter) -> Result<Asked, Rejection> + Send + Sync + 'static,
+    ) -> Self {
+        self.letters = Some(Arc::new(read));
+        self
+    }
+
     /// When nothing can be made durable any more, does this instead of ending the process. Nothing
     /// is acknowledged or delivered afterwards either way.
     #[must_use]
@@ -196,6 +214,8 @@ impl Builder {
     /// Takes the shard over, recovers it, and starts.
     pub async fn start(self) -> Result<Hence, Error> {
         let wait = Wait::Blocking(Handle::current());
+        let (on_fatal, chance) = (Arc::clone(&self.on_fatal), self.chance.clone());
+        let read = self.letters.clone();
         let Parts { driver, line, works, reader, reads, hence } =
             self.assemble(wait, Patience::TryAgain, None).await?;
         let threads = vec![
@@ -204,6 +224,12 @@ impl Builder {
             spawn("hence-read", move || reader.run(&reads)),
         ];
         *hence.threads.lock().unwrap_or_else(PoisonError::into_inner) = threads;
+        let (store, over) = (Arc::clone(&hence.store), hence.over.clone());
+        hence.accompany(tenure::keep(Arc::clone(&store), SHARD, hence.epoch, over, on_fatal));
+        if let Some(read) = read.filter(|_| store.capabilities().inbox) {
+            let mailbox = hence.mailbox.clone();
+            hence.accompany(Postman { store, mailbox, chance, read }.run());
+        }
         Ok(hence)
     }
 
@@ -271,6 +297,7 @@ impl Builder {
             epoch,
             over,
             threads: Mutex::default(),
+            tasks: Mutex::default(),
         };
         Ok(Parts { driver, line, works, reader, reads, hence })
     }
@@ -278,7 +305,7 @@ impl Builder {
     /// Takes the shard over and rebuilds it from what the store has.
     async fn take_over(&self) -> Result<(Epoch, Shard), Error> {
         let node = WorkerName::new(&self.node)?;
-        let epoch = self.store.acquire(SHARD, self.node.clone()).await?;
+        let epoch = tenure::acquire(&*self.store, SHARD, &self.node).await?;
         reach(Point::StartAcquired);
         let recovered = self.store.recover(SHARD).await?;
         let config = shard_config(node, &self.config, &self.chance);
@@ -346,6 +373,8 @@ impl Hence {
         drop(self.mailbox.send(Message::Stop));
         let ended = self.join_threads();
         self.or_over(ended).await;
+        // Whoever gives the shard up must not keep it.
+        self.end_tasks();
         reach(Point::StopRelease);
         if let Err(error) = self.store.release(SHARD, self.epoch).await {
             tracing::warn!(%error, "could not give the shard up");
@@ -356,6 +385,18 @@ impl Hence {
     async fn or_over<T>(&self, mut done: oneshot::Receiver<T>) {
         if timeout(SYNC_TIME_MAX, &mut done).await.is_err() && self.over.set() {
             tracing::error!("the store did not take the last facts in time: going without");
+        }
+    }
+
+    /// Runs beside the threads until they end.
+    fn accompany(&self, task: impl Future<Output = ()> + Send + 'static) {
+        let task = tokio::spawn(task).abort_handle();
+        self.tasks.lock().unwrap_or_else(PoisonError::into_inner).push(task);
+    }
+
+    fn end_tasks(&self) {
+        for task in self.tasks.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
+            task.abort();
         }
     }
 
@@ -380,6 +421,7 @@ impl Hence {
 impl Drop for Hence {
     fn drop(&mut self) {
         self.over.set();
+        self.end_tasks();
         self.dispatch.give_all_back();
         // After a shutdown there is nobody left to hear it.
         drop(self.mailbox.send(Message::Stop));

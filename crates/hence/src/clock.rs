@@ -168,6 +168,11 @@ pub(crate) fn pause(span: Duration) {
     std::thread::sleep(span);
 }
 
+/// The same for a task.
+pub(crate) async fn rest(span: Duration) {
+    tokio::time::sleep(span).await;
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

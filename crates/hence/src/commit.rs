@@ -26,6 +26,7 @@ use crate::dispatch::Dispatch;
 use crate::error::Error;
 use crate::mailbox::{LeaseReply, Mailbox, Message, Replies, Reply};
 use crate::observe::{Event, Observers};
+use crate::postman::Round;
 use crate::stepped::Step;
 use crate::watch::Watchers;
 
@@ -54,6 +55,7 @@ pub(crate) enum After {
     Reply(Reply, Result<Answer, Error>),
     Replies(Replies, Vec<Result<Answer, Error>>),
     Leased(LeaseReply, Vec<Delivery>),
+    Letters(oneshot::Sender<Round>, Round),
     Deliver(Delivery),
     Abandon(Token),
     Read(Read),
@@ -132,8 +134,13 @@ pub(crate) struct Committer {
 pub(crate) struct Line {
     committer: Arc<Mutex<Committer>>,
     works: mpsc::Sender<Work>,
+    /// Whether the driver may write a little by itself: not when writing means to wait for
+    /// another machine.
+    inline: bool,
     /// Works passed on and not carried out yet.
     ahead: Arc<AtomicUsize>,
+    over: Over,
+    on_fatal: OnFatal,
 }
 
 /// What to do when the store cannot be used at the moment.
@@ -146,14 +153,22 @@ pub(crate) enum Patience {
 impl Line {
     pub(crate) fn new(committer: Committer) -> (Self, mpsc::Receiver<Work>) {
         let (works, inbox) = mpsc::channel();
+        let inline = !committer.store.capabilities().shared;
+        let (over, on_fatal) = (committer.over.clone(), Arc::clone(&committer.on_fatal));
         let committer = Arc::new(Mutex::new(committer));
-        (Line { committer, works, ahead: Arc::default() }, inbox)
+        (Line { committer, works, inline, ahead: Arc::default(), over, on_fatal }, inbox)
+    }
+
+    /// It is over, because of this, whatever is being committed. Always false: nothing goes on.
+    pub(crate) fn end(&self, error: &StoreError) -> bool {
+        end(&self.over, &self.on_fatal, error)
     }
 
     /// Carries the work out, here or on the thread for it. False: it is over.
     pub(crate) fn pass(&self, work: Work) -> bool {
         let small = work.changes.len() <= INLINE_CHANGES_MAX;
-        if small
+        if self.inline
+            && small
             && self.ahead.load(Ordering::Acquire) == 0
             && let Some(mut committer) = self.free_committer()
         {
@@ -182,7 +197,7 @@ impl Line {
 
 /// The thread that commits, until the driver hangs up or this life is over.
 pub(crate) fn run(line: Line, works: &mpsc::Receiver<Work>) {
-    let Line { committer, works: sender, ahead } = line;
+    let Line { committer, works: sender, ahead, .. } = line;
     // The driver has its own: when that is gone, there is no more work.
     drop(sender);
     while let Ok(first) = works.recv() {
@@ -307,10 +322,7 @@ impl Committer {
 
     /// It is over, because of this. Always false: nothing goes on.
     fn end(&self, error: &StoreError) -> bool {
-        if self.over.set() {
-            (self.on_fatal)(error);
-        }
-        false
+        end(&self.over, &self.on_fatal, error)
     }
 
     /// Whoever still waits for something waits in vain.
@@ -335,6 +347,7 @@ impl Committer {
                 // A caller that has gone does not need its answer.
                 After::Reply(reply, answer) => drop(reply.send(answer)),
                 After::Replies(replies, answers) => drop(replies.send(answers)),
+                After::Letters(done, round) => drop(done.send(round)),
                 After::Leased(reply, leased) => self.hand_over(reply, leased, now),
                 After::Deliver(delivery) => {
                     self.observers.see(Event::Delivering { delivery: &delivery, now });
@@ -363,6 +376,13 @@ impl Committer {
         let tokens = unwanted.iter().map(|delivery| delivery.lease.token).collect();
         drop(self.mailbox.send(Message::HandBack(tokens)));
     }
+}
+
+fn end(over: &Over, on_fatal: &OnFatal, error: &StoreError) -> bool {
+    if over.set() {
+        on_fatal(error);
+    }
+    false
 }
 
 /// The thread that reads: pages of the window, names, and the sweeping of what is out of date.

@@ -8,7 +8,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 
 use hence_core::effect::{Answer, Delivery, Effect};
 use hence_core::error::Rejection;
-use hence_core::id::QueueName;
+use hence_core::id::{LetterId, QueueName};
 use hence_core::input::{Input, Nack, Request, Ticket};
 use hence_core::shard::Shard;
 use hence_core::time::{Millis, Timestamp};
@@ -22,6 +22,7 @@ use crate::commit::{After, Line, Read, Work};
 use crate::error::Error;
 use crate::mailbox::{LeaseCall, LeaseReply, Message, PARTS_MAX, Replies, Reply};
 use crate::observe::{Event, Observers};
+use crate::postman::Round;
 
 /// Messages taken in before what they caused is passed on. More would wait for each other: while
 /// these are being written, the next ones are decided upon.
@@ -124,6 +125,11 @@ impl Driver {
 
     fn turn(&mut self, first: Option<Message>) -> Next {
         let mut now = self.clock.now();
+        if let Err(error) = self.store.health() {
+            // What it does between commits went wrong. No commit may follow that would tell.
+            self.line.end(&error);
+            return Next::Stop;
+        }
         self.look_at_pressure(now);
         let mut taken = 0;
         let mut message = first;
@@ -133,15 +139,15 @@ impl Driver {
             now = self.clock.now();
             if let Next::Stop = self.take(now, one) {
                 // What was taken in before is carried out.
+                self.shard.advance(now);
                 self.pass_on(now);
                 return Next::Stop;
             }
             taken += 1;
             message = if taken < TURN_MAX { self.inbox.try_recv().ok() } else { None };
         }
-        if taken == 0 || self.shard.deadline().is_some_and(|at| at <= now) {
-            self.shard.handle(now, Input::Tick);
-        }
+        // Once for all of them: what becomes ready together is handed out together.
+        self.shard.advance(now);
         self.pass_on(now)
     }
 
@@ -162,47 +168,49 @@ impl Driver {
         match message {
             Message::Ask(request, reply) => {
                 let ticket = self.tickets.issue(Pending::One(reply));
-                self.shard.handle(now, Input::Request { ticket, request });
+                self.shard.take_in(now, Input::Request { ticket, request });
             }
             Message::AskMany(requests, replies) => self.ask_many(now, requests, replies),
+            Message::Letters(letters, done) => self.letters(now, letters, done),
             Message::Lease(call, reply) => self.lease(now, Waiter { call, reply }),
             Message::HandBack(tokens) => {
                 for token in tokens {
                     let how = Nack::Release { delay: Millis::ZERO };
                     let request = Request::Nack { token, reason: None, how, random: 0 };
                     let ticket = self.tickets.issue(Pending::Nobody);
-                    self.shard.handle(now, Input::Request { ticket, request });
+                    self.shard.take_in(now, Input::Request { ticket, request });
                 }
             }
             Message::Delivered(token, report) => {
                 let random = self.chance.word();
-                self.shard.handle(now, Input::Delivered { token, report, random });
+                self.shard.take_in(now, Input::Delivered { token, report, random });
             }
-            Message::Handlers(names) => self.shard.handle(now, Input::Handlers(names)),
+            Message::Handlers(names) => self.shard.take_in(now, Input::Handlers(names)),
             Message::Found(all) => {
                 self.reading -= all.len();
                 for (name, found) in all {
-                    self.shard.handle(now, Input::Found { name, found });
+                    self.shard.take_in(now, Input::Found { name, found });
                 }
             }
             Message::Loaded { queue, jobs, more } => {
                 self.reading -= 1;
-                self.shard.handle(now, Input::Loaded { queue, jobs, more });
+                self.shard.take_in(now, Input::Loaded { queue, jobs, more });
             }
             Message::Recalled { schedule, records, more } => {
                 self.reading -= 1;
-                self.shard.handle(now, Input::Recalled { schedule, records, more });
+                self.shard.take_in(now, Input::Recalled { schedule, records, more });
             }
             Message::Swept(all) => {
                 self.reading -= 1;
                 for (queue, dead) in all {
-                    self.shard.handle(now, Input::Swept { queue, dead });
+                    self.shard.take_in(now, Input::Swept { queue, dead });
                 }
             }
-            Message::Poke => self.shard.handle(now, Input::Tick),
+            // Whatever is asked for after it sees what the time has made of things.
+            Message::Poke => self.shard.advance(now),
             Message::Settle(done) => self.settling.push(done),
             Message::Drain(done) => {
-                self.shard.handle(now, Input::Drain);
+                self.shard.take_in(now, Input::Drain);
                 self.draining = Some(done);
                 self.closing = true;
                 self.waiters.send_home();
@@ -219,7 +227,21 @@ impl Driver {
         let first = self.tickets.issue(Pending::Many { answers, missing: count, replies });
         for (part, request) in requests.into_iter().enumerate() {
             let ticket = Ticket(first.0 + part as u64);
-            self.shard.handle(now, Input::Request { ticket, request });
+            self.shard.take_in(now, Input::Request { ticket, request });
+        }
+    }
+
+    fn letters(
+        &mut self,
+        now: Timestamp,
+        letters: Vec<(LetterId, Result<Request, Rejection>)>,
+        done: oneshot::Sender<Round>,
+    ) {
+        let (missing, round) = (letters.len(), Round::Clean);
+        let first = self.tickets.issue(Pending::Letters { missing, round, done });
+        for (part, (id, request)) in letters.into_iter().enumerate() {
+            let ticket = Ticket(first.0 + part as u64);
+            self.shard.take_in(now, Input::Letter { ticket, id, request });
         }
     }
 
@@ -227,7 +249,9 @@ impl Driver {
         let LeaseCall { worker, queues, max, lease, .. } = waiter.call.clone();
         let ticket = self.tickets.issue(Pending::Lease(waiter));
         let request = Request::Lease { worker, queues, max, lease };
-        self.shard.handle(now, Input::Request { ticket, request });
+        // What was put or given back just before is there for it to take.
+        self.shard.advance(now);
+        self.shard.take_in(now, Input::Request { ticket, request });
     }
 
     /// Passes the shard's wishes on: facts, and behind them what waits for them.
@@ -274,6 +298,7 @@ impl Driver {
         match settled {
             Settled::Nothing => {}
             Settled::One(reply, answer) => after.push(After::Reply(reply, answer)),
+            Settled::Letters(done, round) => after.push(After::Letters(done, round)),
             Settled::Many(replies, answers) => after.push(After::Replies(replies, answers)),
             Settled::Refused(waiter, error) => drop(waiter.reply.send(Err(error))),
             Settled::Leased(waiter, jobs)
@@ -296,6 +321,7 @@ impl Driver {
     fn wake(&mut self, now: Timestamp, queue: &QueueName) {
         if let Some(waiter) = self.waiters.next(queue) {
             self.lease(now, waiter);
+            self.shard.advance(now);
         }
     }
 
@@ -412,6 +438,7 @@ struct Tickets {
 enum Pending {
     One(Reply),
     Many { answers: Vec<Option<Result<Answer, Error>>>, missing: usize, replies: Replies },
+    Letters { missing: usize, round: Round, done: oneshot::Sender<Round> },
     Lease(Waiter),
     Nobody,
 }
@@ -421,6 +448,7 @@ enum Settled {
     Nothing,
     One(Reply, Result<Answer, Error>),
     Many(Replies, Vec<Result<Answer, Error>>),
+    Letters(oneshot::Sender<Round>, Round),
     Leased(Waiter, Vec<Delivery>),
     Refused(Waiter, Error),
 }
@@ -442,6 +470,15 @@ impl Tickets {
     fn settle(&mut self, ticket: Ticket, answer: Result<Answer, Rejection>) -> Settled {
         let slot = (ticket.0 >> PART_BITS) as usize;
         let part = (ticket.0 & ((1 << PART_BITS) - 1)) as usize;
+        if let Some(Pending::Letters { missing, round, .. }) = &mut self.slots[slot] {
+            if answer.as_ref().is_err_and(Rejection::is_passing) {
+                *round = Round::SomeLeft;
+            }
+            *missing -= 1;
+            if *missing > 0 {
+                return Settled::Nothing;
+            }
+        }
         let answer = answer.map_err(Error::from);
         if let Some(Pending::Many { answers, missing, .. }) = &mut self.slots[slot] {
             assert!(answers[part].is_none(), "a request is answered once");
@@ -455,6 +492,7 @@ impl Tickets {
         self.free.push(slot);
         match self.slots[slot].take() {
             Some(Pending::One(reply)) => Settled::One(reply, answer),
+            Some(Pending::Letters { round, done, .. }) => Settled::Letters(done, round),
             Some(Pending::Lease(waiter)) => match answer {
                 Ok(Answer::Leased(jobs)) => Settled::Leased(waiter, jobs),
                 Ok(other) => unreachable!("a lease is answered with jobs, not {other:?}"),

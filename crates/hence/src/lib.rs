@@ -33,6 +33,7 @@ pub mod error;
 pub mod handler;
 pub mod new_job;
 pub mod observe;
+pub mod postman;
 pub mod stepped;
 pub mod testing;
 
@@ -41,6 +42,7 @@ mod commit;
 mod dispatch;
 mod driver;
 mod mailbox;
+mod tenure;
 mod watch;
 
 pub use builder::{Builder, Hence};

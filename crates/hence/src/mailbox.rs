@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use hence_core::effect::{Answer, Delivery};
 use hence_core::error::Rejection;
-use hence_core::id::{HandlerName, JobName, QueueName, ScheduleId, Token, WorkerName};
+use hence_core::id::{HandlerName, JobName, LetterId, QueueName, ScheduleId, Token, WorkerName};
 use hence_core::input::{Found, Report, Request};
 use hence_core::job::{Job, Progress};
 use hence_core::ledger::OccurrenceRecord;
@@ -15,6 +15,7 @@ use hence_core::time::{Millis, Timestamp};
 use tokio::sync::oneshot;
 
 use crate::error::Error;
+use crate::postman::Round;
 
 /// Requests that may wait for the driver or for their commit. Beyond it callers are told to come
 /// back: a queue that only grows helps nobody.
@@ -32,6 +33,8 @@ pub(crate) enum Message {
     Ask(Request, Reply),
     AskMany(Vec<Request>, Replies),
     Lease(LeaseCall, LeaseReply),
+    /// Letters, each with what is asked in it, or why that cannot be understood.
+    Letters(Vec<(LetterId, Result<Request, Rejection>)>, oneshot::Sender<Round>),
     /// Jobs were leased for somebody who has gone: give them back.
     HandBack(Vec<Token>),
     Delivered(Token, Report),

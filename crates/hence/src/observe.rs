@@ -137,6 +137,12 @@ fn log_change(change: &Change) {
             tracing::info!(target: "hence::schedule", schedule = %id, "removed");
         }
         Change::OccurrenceRecorded { record } => log_record(record),
+        Change::LetterTaken { id, refused: None } => {
+            tracing::debug!(target: "hence::letter", letter = id.0, "taken");
+        }
+        Change::LetterTaken { id, refused: Some(why) } => {
+            tracing::warn!(target: "hence::letter", letter = id.0, why = &**why, "refused");
+        }
         Change::QueuePut { name, settings } => {
             tracing::info!(target: "hence::queue", queue = %name, ?settings, "settings changed");
         }

@@ -17,7 +17,7 @@ use crate::connection::Connections;
 use crate::drain::{DrainSwitch, drain};
 use crate::guard::Guard;
 use crate::http::app::{App, AppState, Bounds};
-use crate::http::{openapi, router};
+use crate::http::{letters, openapi, router};
 use crate::metrics::Metrics;
 
 /// How long to hold back after the system refused a connection: it is out of something, and trying
@@ -72,7 +72,9 @@ impl Server {
         let listener = TcpListener::bind(listen).await.map_err(bind_error)?;
         let local = listener.local_addr().map_err(bind_error)?;
         let metrics = Arc::new(Metrics::default());
+        let zone = config.zone.clone();
         let hence = Hence::builder(store)
+            .letters(move |letter| letters::read(letter, &zone))
             .node(&config.node)
             .config(config.library())
             .observer(metrics.clone())

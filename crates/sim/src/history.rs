@@ -34,6 +34,9 @@ pub enum What {
     Begin {
         /// In milliseconds.
         flight_ms: u64,
+        /// How many jobs of a queue the node keeps in memory, if its reads are recorded.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        window_jobs: Option<u64>,
     },
     /// Somebody asks the node for something.
     Ask {
@@ -70,6 +73,8 @@ pub enum What {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         about: Option<Stamp>,
     },
+    /// The store answered a read of the node's own. What people ask to see is not recorded.
+    Read(Read),
     /// For people; nobody is judged by it.
     Note {
         /// In words.
@@ -254,6 +259,22 @@ pub struct Received {
     /// The schedule and tick that made the job.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub occurrence: Option<(String, i64)>,
+}
+
+/// What is read from the store.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "of", rename_all = "snake_case")]
+pub enum Read {
+    /// What there is under these names.
+    Names {
+        /// Full names.
+        names: Vec<String>,
+    },
+    /// The next jobs of a queue.
+    Page {
+        /// Which queue.
+        queue: String,
+    },
 }
 
 /// How a receiver let go of a delivery.

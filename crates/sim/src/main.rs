@@ -9,9 +9,10 @@ use std::time::Duration;
 use anyhow::{Context, Result, anyhow};
 use clap::{Parser, Subcommand};
 use hence::clock::Stopwatch;
+use hence_sim::history::Event;
 use hence_sim::seeds::{self, Summary, Until};
-use hence_sim::world::{Fault, Options, StoryLine};
-use hence_sim::{check, crashes, damage, history};
+use hence_sim::world::{Fault, Options, Size, StoryLine};
+use hence_sim::{check, crashes, damage, history, world};
 use indicatif::{ProgressBar, ProgressStyle};
 
 /// Crash states that a full run looks at, at least.
@@ -28,6 +29,12 @@ struct Args {
     /// Live through so many worlds, from --seed on, and tell which fail
     #[arg(long, conflicts_with_all = ["only", "steps"])]
     seeds: Option<u64>,
+    /// Worlds of an hour and some five thousand jobs
+    #[arg(long)]
+    large: bool,
+    /// Tell only what has to do with the job of this name, and what befell the node
+    #[arg(long, value_name = "QUEUE/KEY/ID", conflicts_with = "seeds")]
+    about: Option<String>,
     /// Stop at the first of --seeds that fails
     #[arg(long, requires = "seeds")]
     until_failure: bool,
@@ -85,9 +92,15 @@ fn run(args: Args) -> Result<bool> {
         (Some(Command::Crashes { operations }), _) => crash_and_damage(*operations),
         (None, Some(count)) => {
             let until = if args.until_failure { Until::Failure } else { Until::TheEnd };
-            Ok(run_seeds(args.seed, count, until))
+            Ok(run_seeds(args.seed, count, args.size(), until))
         }
         (None, None) => tell_story(&args),
+    }
+}
+
+impl Args {
+    fn size(&self) -> Size {
+        if self.large { Size::Large } else { Size::Usual }
     }
 }
 
@@ -125,13 +138,20 @@ fn crash_and_damage(operations: usize) -> Result<bool> {
 }
 
 fn tell_story(args: &Args) -> Result<bool> {
-    let options = Options { seed: args.seed, only: args.only.clone(), steps: args.steps };
+    let (seed, only, steps) = (args.seed, args.only.clone(), args.steps);
+    let options = Options { seed, size: args.size(), only, steps };
     let watch = Stopwatch::start();
     let (run, reasons) = seeds::run_one(&options);
     let took = watch.elapsed();
     if let Some(run) = &run {
         if !args.quiet {
-            run.events.iter().for_each(|event| tell(&StoryLine(event).to_string()));
+            let told: Vec<&Event> = match &args.about {
+                Some(name) => world::about(&run.events, name),
+                None => run.events.iter().collect(),
+            };
+            for event in told {
+                tell(&StoryLine(event).to_string());
+            }
         }
         if let Some(path) = &args.record {
             let file = File::create(path).with_context(|| format!("making {}", path.display()))?;
@@ -149,19 +169,20 @@ fn tell_story(args: &Args) -> Result<bool> {
     Ok(reasons.is_empty())
 }
 
-fn run_seeds(first: u64, count: u64, until: Until) -> bool {
+fn run_seeds(first: u64, count: u64, size: Size, until: Until) -> bool {
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let bar = bar(count, "{bar:40} {pos}/{len} seeds, {per_sec}, {eta} left");
     let watch = Stopwatch::start();
-    let summary = seeds::run_many(first..first + count, threads, until, &|| bar.inc(1));
+    let summary = seeds::run_many(first..first + count, size, threads, until, &|| bar.inc(1));
     bar.finish_and_clear();
-    tell_summary(&summary, watch.elapsed());
+    tell_summary(&summary, size, watch.elapsed());
     summary.failed.is_empty()
 }
 
-fn tell_summary(summary: &Summary, took: Duration) {
+fn tell_summary(summary: &Summary, size: Size, took: Duration) {
     for (seed, reasons) in &summary.failed {
-        tell(&format!("seed {seed} FAILED: cargo run -p hence-sim -- --seed {seed}"));
+        let large = if size == Size::Large { " --large" } else { "" };
+        tell(&format!("seed {seed} FAILED: cargo run -p hence-sim -- --seed {seed}{large}"));
         reasons.iter().take(5).for_each(|reason| tell(&format!("  {reason}")));
     }
     let fired = summary.faults.iter().map(|(fault, fired)| format!("{} {fired}", fault.as_str()));

@@ -7,10 +7,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::check;
-use crate::world::{self, Fault, Options, Run};
-
-/// Deliveries that must have been done in a world, or it shows nothing.
-const DONE_MIN: usize = 25;
+use crate::world::{self, Fault, Options, Run, Size};
 
 /// Why a seed failed; empty when it did not.
 pub type Reasons = Vec<String>;
@@ -55,7 +52,7 @@ fn judge(options: &Options, run: &Run) -> Reasons {
         let idle = run.faults.iter().filter(|(_, fired)| *fired == 0);
         reasons.extend(idle.map(|(fault, _)| format!("{} never fired", fault.as_str())));
         let done = run.done();
-        if done < DONE_MIN {
+        if done < options.size.done_min() {
             reasons.push(format!("only {done} deliveries were done"));
         }
     }
@@ -71,9 +68,10 @@ pub enum Until {
     Failure,
 }
 
-/// Lives through many worlds on so many threads; `progress` hears of each.
+/// Lives through many worlds of a size on so many threads; `progress` hears of each.
 pub fn run_many(
     seeds: Range<u64>,
+    size: Size,
     threads: usize,
     until: Until,
     progress: &(dyn Fn() + Sync),
@@ -88,7 +86,7 @@ pub fn run_many(
                     if seed >= seeds.end {
                         return;
                     }
-                    let (run, reasons) = run_one(&Options { seed, ..Options::default() });
+                    let (run, reasons) = run_one(&Options { seed, size, ..Options::default() });
                     if until == Until::Failure && !reasons.is_empty() {
                         next.store(seeds.end, Ordering::Relaxed);
                     }

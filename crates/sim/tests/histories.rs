@@ -1,6 +1,6 @@
 //! Golden histories: good ones in which nothing is found, and bad ones in which one property, the
 //! one they are named after, finds something. So each property can go red, and only for its own
-//! reason.
+//! reason. `linear` may agree: it sees many of the others' reasons in the answers alone.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -50,8 +50,9 @@ fn each_bad_history_is_found_by_its_own_property() {
         });
         let property = property.unwrap_or_else(|| panic!("{name} names no property"));
         let findings = judge(&path);
-        let only_it = findings.iter().all(|finding| finding.property == property.name);
-        if findings.is_empty() || !only_it {
+        let its_own = |finding: &Finding| finding.property == property.name;
+        let only_it = findings.iter().all(|f| its_own(f) || f.property == "linear");
+        if !findings.iter().any(its_own) || !only_it {
             wrong.push(format!("{name}: {findings:#?}"));
         }
         *caught.entry(property.name).or_default() += 1;

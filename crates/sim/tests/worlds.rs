@@ -4,9 +4,9 @@
 use std::fs;
 use std::path::Path;
 
-use hence_sim::history::{Event, What};
+use hence_sim::history::{Event, Verb, What};
 use hence_sim::seeds::run_one;
-use hence_sim::world::{self, Fault, Options};
+use hence_sim::world::{self, Fault, Options, Size};
 
 fn options(seed: u64) -> Options {
     Options { seed, ..Options::default() }
@@ -100,4 +100,18 @@ fn every_fault_has_its_own_name() {
     names.sort_unstable();
     names.dedup();
     assert_eq!(names.len(), Fault::ALL.len());
+}
+
+#[test]
+fn a_large_world_keeps_every_promise_and_its_story_can_be_read() {
+    let large = Options { size: Size::Large, ..options(1) };
+    let (run, reasons) = run_one(&large);
+    assert!(reasons.is_empty(), "{reasons:#?}");
+    let run = run.expect("a world");
+    assert!(run.simulated_ms >= 3_600_000, "{} ms", run.simulated_ms);
+    let submitted = |event: &&Event| matches!(event.what, What::Ask { verb: Verb::Submit(_), .. });
+    let submitted = run.events.iter().filter(submitted).count();
+    assert!(submitted >= 5_000, "{submitted} submissions");
+    let of_one = world::about(&run.events, "alpha/-/p1-1");
+    assert!(of_one.len() * 10 < run.events.len(), "{} lines", of_one.len());
 }

@@ -128,6 +128,7 @@ impl Store for EmbeddedStore {
             engine: "embedded",
             tier: Tier::Durable,
             shared: false,
+            inbox: false,
             persistent: true,
             shards: self.engine.shards(),
             notes: vec!["fdatasync before every answer".to_owned()],
@@ -199,5 +200,9 @@ impl Store for EmbeddedStore {
             kv::Pressure::Normal => Pressure::Normal,
             kv::Pressure::Full => Pressure::Full,
         }
+    }
+
+    fn health(&self) -> Result<(), StoreError> {
+        self.engine.kv.health().map_err(error::failed("write in the background"))
     }
 }

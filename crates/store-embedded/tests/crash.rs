@@ -287,7 +287,7 @@ fn a_failed_sync_is_fatal_and_stays_so() {
     disk.fail(Faulty::Sync, ".log");
     let first = now(store.commit(vec![batch(0, epoch)])).expect_err("the disk failed");
     assert_eq!(first.kind(), ErrorKind::Fatal);
-    disk.heal();
+    disk.heal(Faulty::Sync);
     let later = now(store.commit(vec![batch(0, epoch)])).expect_err("never again");
     assert_eq!(later.kind(), ErrorKind::Fatal);
     assert_eq!(snapshot(&store), expected().swap_remove(0), "nothing of it is shown");

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use hence_core::change::{Change, FinishedPlace, LeaseGrant, Place};
-use hence_core::id::{JobNumber, QueueName, ScheduleId, ShardId, Token, WorkerName};
+use hence_core::id::{JobNumber, LetterId, QueueName, ScheduleId, ShardId, Token, WorkerName};
 use hence_core::job::{AttemptRecord, Finish, Job, Progress};
 use hence_core::ledger::{LedgerPlace, OccurrenceRecord};
 use hence_core::queue::QueueSettings;
@@ -53,6 +53,8 @@ pub(crate) struct Draft {
     pub(crate) occurrences: Vec<OccurrenceRecord>,
     /// Settings of queues.
     pub(crate) queues: Vec<(QueueName, QueueSettings)>,
+    /// Letters that leave the inbox, and why nothing came of them.
+    pub(crate) letters: Vec<(LetterId, Option<Arc<str>>)>,
 }
 
 /// A place that a job left.
@@ -144,6 +146,7 @@ struct Net {
     ledgers_forgotten: BTreeMap<ScheduleId, Option<Timestamp>>,
     occurrences: BTreeMap<(ScheduleId, LedgerPlace), OccurrenceRecord>,
     queues: BTreeMap<QueueName, QueueSettings>,
+    letters: Vec<(LetterId, Option<Arc<str>>)>,
 }
 
 /// A place that the batch speaks of.
@@ -199,6 +202,7 @@ impl Net {
             Change::QueuePut { name, settings } => {
                 self.queues.insert(name.clone(), settings.clone());
             }
+            Change::LetterTaken { id, refused } => self.letters.push((*id, refused.clone())),
         }
     }
 
@@ -347,6 +351,7 @@ impl Net {
         draft.ledgers_forgotten = self.ledgers_forgotten.into_iter().collect();
         draft.occurrences = self.occurrences.into_values().collect();
         draft.queues = self.queues.into_iter().collect();
+        draft.letters = self.letters;
         draft
     }
 }

@@ -9,16 +9,16 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Poll;
 
 use futures::FutureExt;
-use hence_core::id::{Epoch, JobName, JobNumber, QueueName, ShardId};
+use hence_core::id::{Epoch, JobName, JobNumber, LetterId, QueueName, ShardId};
 use hence_core::job::AttemptRecord;
 use hence_core::schedule::OccurrenceRecord;
-use hence_core::time::Timestamp;
+use hence_core::time::{Millis, Timestamp};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
 use crate::{
-    Answer, Capabilities, ErrorKind, LedgerRequest, ListRequest, LiveJob, Page, Place, Pressure,
-    Recovered, ShardBatch, Store, StoreError, StoredJob,
+    Answer, Capabilities, ErrorKind, LedgerRequest, Letter, ListRequest, LiveJob, Page, Place,
+    Pressure, Recovered, ShardBatch, Store, StoreError, StoredJob,
 };
 
 /// How often what goes wrong: probabilities per call, each from 0 to 1. The three last exclude each
@@ -35,6 +35,8 @@ pub struct Faults {
     pub timed_out: f64,
     /// The call was executed, and no answer ever comes: the caller must give up by itself.
     pub lost: f64,
+    /// Only commits meet them.
+    pub only_commits: bool,
 }
 
 /// How often what went wrong.
@@ -69,6 +71,10 @@ pub struct Faulty<S: ?Sized = dyn Store> {
 struct Fortune {
     polls: u32,
     end: End,
+}
+
+impl Fortune {
+    const GOOD: Fortune = Fortune { polls: 0, end: End::Fine };
 }
 
 #[derive(Clone, Copy)]
@@ -115,7 +121,7 @@ impl<S: Store + ?Sized> Faulty<S> {
         let end: f64 = dice.random();
         drop(dice);
         self.calls.fetch_add(1, Ordering::Relaxed);
-        let mut fortune = Fortune { polls: 0, end: End::Fine };
+        let mut fortune = Fortune::GOOD;
         if delay < self.faults.delayed {
             self.delayed.fetch_add(1, Ordering::Relaxed);
             fortune.polls = 1 + (polls * f64::from(self.faults.delay_polls_max)) as u32;
@@ -136,7 +142,15 @@ impl<S: Store + ?Sized> Faulty<S> {
         &'a self,
         call: impl FnOnce(&'a S) -> Answer<'a, T> + Send + 'a,
     ) -> Answer<'a, T> {
-        let Fortune { polls, end } = self.draw();
+        let fortune = if self.faults.only_commits { Fortune::GOOD } else { self.draw() };
+        self.meet(fortune, call)
+    }
+
+    fn meet<'a, T: Send + 'a>(
+        &'a self,
+        Fortune { polls, end }: Fortune,
+        call: impl FnOnce(&'a S) -> Answer<'a, T> + Send + 'a,
+    ) -> Answer<'a, T> {
         async move {
             come_back(polls).await;
             if let End::Refused = end {
@@ -182,7 +196,8 @@ impl<S: Store + ?Sized> Store for Faulty<S> {
     }
 
     fn commit(&self, batches: Vec<ShardBatch>) -> Answer<'_, ()> {
-        self.call(move |inner| inner.commit(batches))
+        let fortune = self.draw();
+        self.meet(fortune, move |inner| inner.commit(batches))
     }
 
     fn due(
@@ -241,7 +256,23 @@ impl<S: Store + ?Sized> Store for Faulty<S> {
         self.call(move |inner| inner.release(shard, epoch))
     }
 
+    fn renew(&self, shard: ShardId, epoch: Epoch, tenure: Millis) -> Answer<'_, Option<Timestamp>> {
+        self.call(move |inner| inner.renew(shard, epoch, tenure))
+    }
+
+    fn letters(&self, after: LetterId, limit: usize) -> Answer<'_, Vec<Letter>> {
+        self.call(move |inner| inner.letters(after, limit))
+    }
+
+    fn await_letters(&self) -> Answer<'_, ()> {
+        self.inner.await_letters()
+    }
+
     fn pressure(&self) -> Pressure {
         self.inner.pressure()
+    }
+
+    fn health(&self) -> Result<(), StoreError> {
+        self.inner.health()
     }
 }

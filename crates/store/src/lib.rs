@@ -28,18 +28,27 @@
 //!   forgotten of it, goes with its schedule, and loses nothing else.
 //! - **S12 pressure** — an engine that runs out of room says so before a commit of finished work
 //!   fails.
+//! - **S13 inbox** — a letter that was committed by whoever wrote it is returned, by number, until
+//!   a commit takes it, and never after that.
+//! - **S14 tenure** — while an owner keeps renewing, by the store's clock, nobody else can acquire
+//!   its shard; when it stops, somebody can as soon as the time is up.
+//! - **S15 health** — an engine that fails while nobody calls it says so when it is asked, and
+//!   takes no more commits.
 
+use std::future::{pending, ready};
 use std::sync::Arc;
 
+use bytes::Bytes;
+use futures::FutureExt;
 use futures::future::BoxFuture;
 
 pub use hence_core::change::{Change, FinishedPlace, LeaseGrant, Place};
-use hence_core::id::{Epoch, JobName, JobNumber, Key, QueueName, ScheduleId, ShardId};
+use hence_core::id::{Epoch, JobName, JobNumber, Key, LetterId, QueueName, ScheduleId, ShardId};
 use hence_core::job::{AttemptRecord, Finish, Job, JobState, JobView, Lease, Progress};
 pub use hence_core::ledger::{LedgerPlace, OccurrenceRecord};
 use hence_core::queue::{Counts, QueueSettings};
 use hence_core::schedule::ScheduleState;
-use hence_core::time::Timestamp;
+use hence_core::time::{Millis, Timestamp};
 
 pub mod codec;
 #[cfg(feature = "conformance")]
@@ -47,10 +56,12 @@ pub mod conformance;
 pub mod error;
 pub mod faulty;
 pub mod memory;
+pub mod moving;
 
 pub use error::{ErrorKind, StoreError};
 pub use faulty::{FaultCounts, Faults, Faulty};
 pub use memory::MemoryStore;
+pub use moving::Moving;
 
 /// What an engine answers.
 pub type Answer<'a, T> = BoxFuture<'a, Result<T, StoreError>>;
@@ -106,14 +117,55 @@ pub trait Store: Send + Sync + 'static {
         limit: usize,
     ) -> Answer<'_, Vec<(QueueName, u64)>>;
 
-    /// Takes ownership of a shard; the previous owner is fenced from here on (S9).
+    /// Takes ownership of a shard; the previous owner is fenced from here on (S9). Refused with
+    /// [`ErrorKind::Locked`] while that one's tenure lasts (S14).
     fn acquire(&self, shard: ShardId, node: String) -> Answer<'_, Epoch>;
 
     /// Gives up ownership, when it is still held (S9).
     fn release(&self, shard: ShardId, epoch: Epoch) -> Answer<'_, ()>;
 
+    /// Keeps everybody else from acquiring the shard for this long from now, by the store's clock,
+    /// and says what that clock shows. Refused with [`ErrorKind::Fenced`] when it is lost already
+    /// (S14). None: only one process can have the store open, so there is nothing to keep.
+    fn renew(
+        &self,
+        _shard: ShardId,
+        _epoch: Epoch,
+        _tenure: Millis,
+    ) -> Answer<'_, Option<Timestamp>> {
+        ready(Ok(None)).boxed()
+    }
+
+    /// The letters after this one that nobody took yet, by number (S13).
+    fn letters(&self, _after: LetterId, _limit: usize) -> Answer<'_, Vec<Letter>> {
+        ready(Ok(Vec::new())).boxed()
+    }
+
+    /// Waits until there may be letters that were not there when this was called. Listens from the
+    /// call on, not from the first poll (S13).
+    fn await_letters(&self) -> Answer<'_, ()> {
+        pending().boxed()
+    }
+
     /// Whether there is room for new work (S12).
     fn pressure(&self) -> Pressure;
+
+    /// The error that ended the engine, if one did (S15). Asked several times a second: it only
+    /// looks. An engine that does nothing between calls fails in one of them, or not at all.
+    fn health(&self) -> Result<(), StoreError> {
+        Ok(())
+    }
+}
+
+/// A request that somebody wrote into the store, in a transaction of their own.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Letter {
+    /// Its number.
+    pub id: LetterId,
+    /// When it was written, by the store's clock.
+    pub at: Timestamp,
+    /// What it says. The store does not look at it.
+    pub body: Bytes,
 }
 
 /// The facts about an engine.
@@ -127,6 +179,8 @@ pub struct Capabilities {
     pub shared: bool,
     /// Whether data outlives the process at all (false for the memory engine).
     pub persistent: bool,
+    /// Whether others can write letters into it.
+    pub inbox: bool,
     /// How many shards the store was made with.
     pub shards: u16,
     /// What was found when the engine was questioned, for people: `fdatasync before every answer`.
@@ -245,6 +299,17 @@ pub struct Recovered {
     pub schedules: Vec<ScheduleState>,
     /// Running jobs, and waiting jobs that hold their key, by number.
     pub active: Vec<LiveJob>,
+}
+
+impl Recovered {
+    /// The same, with the lists whose order is not promised in one that can be compared.
+    #[must_use]
+    pub fn sorted(mut self) -> Self {
+        self.counts.sort_by(|a, b| a.0.cmp(&b.0));
+        self.queues.sort_by(|a, b| a.0.cmp(&b.0));
+        self.schedules.sort_by(|a, b| a.schedule.id.cmp(&b.schedule.id));
+        self
+    }
 }
 
 /// Which records of a ledger, which page.

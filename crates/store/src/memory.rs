@@ -9,9 +9,11 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use bytes::Bytes;
 use futures::FutureExt;
+use futures::channel::oneshot;
 use hence_core::id::{
-    Epoch, JobName, JobNumber, QueueName, ScheduleId, ShardId, Token, WorkerName,
+    Epoch, JobName, JobNumber, LetterId, QueueName, ScheduleId, ShardId, Token, WorkerName,
 };
 use hence_core::job::{AttemptRecord, Finish, Job, Lease, Outcome, Payload, Progress};
 use hence_core::queue::{Counts, QueueSettings};
@@ -20,7 +22,7 @@ use hence_core::time::Timestamp;
 
 use crate::{
     Answer, Capabilities, Change, Cursor, ErrorKind, Filter, FinishedJob, FinishedPlace,
-    LeaseGrant, LedgerOrder, LedgerPlace, LedgerRequest, ListRequest, LiveJob, Page, Place,
+    LeaseGrant, LedgerOrder, LedgerPlace, LedgerRequest, Letter, ListRequest, LiveJob, Page, Place,
     Pressure, Recovered, ShardBatch, Store, StoreError, StoredJob, Tier,
 };
 
@@ -29,6 +31,18 @@ use crate::{
 #[derive(Clone, Debug)]
 pub struct MemoryStore {
     shards: Arc<Mutex<Vec<Shard>>>,
+    inbox: Arc<Mutex<Inbox>>,
+}
+
+/// What others wrote.
+#[derive(Default, Debug)]
+struct Inbox {
+    last: LetterId,
+    letters: BTreeMap<LetterId, Letter>,
+    /// Letters that nothing came of, and why.
+    refused: Vec<(Letter, Arc<str>)>,
+    /// Whoever waits for the next one.
+    waiting: Vec<oneshot::Sender<()>>,
 }
 
 /// All that is known of one shard.
@@ -61,7 +75,25 @@ impl MemoryStore {
     /// An empty store of so many shards.
     pub fn new(shards: u16) -> Self {
         let shards = (0..shards).map(|_| Shard::default()).collect();
-        MemoryStore { shards: Arc::new(Mutex::new(shards)) }
+        MemoryStore { shards: Arc::new(Mutex::new(shards)), inbox: Arc::default() }
+    }
+
+    /// Writes a letter, as others do in a transaction of their own.
+    pub fn write_letter(&self, at: Timestamp, body: impl Into<Bytes>) -> LetterId {
+        let mut inbox = self.inbox();
+        let id = LetterId(inbox.last.0 + 1);
+        inbox.last = id;
+        inbox.letters.insert(id, Letter { id, at, body: body.into() });
+        for waiting in inbox.waiting.drain(..) {
+            // Whoever gave up waiting does not need to know.
+            let _ = waiting.send(());
+        }
+        id
+    }
+
+    /// Letters that nothing came of, and why.
+    pub fn refused_letters(&self) -> Vec<(Letter, Arc<str>)> {
+        self.inbox().refused.clone()
     }
 
     /// Runs `act` on a shard, at once: there is nothing to wait for but the lock.
@@ -72,6 +104,10 @@ impl MemoryStore {
     ) -> Answer<'_, T> {
         let answer = shard_in(&mut self.lock(), shard).map(act);
         std::future::ready(answer).boxed()
+    }
+
+    fn inbox(&self) -> MutexGuard<'_, Inbox> {
+        self.inbox.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<Shard>> {
@@ -92,6 +128,7 @@ impl Store for MemoryStore {
             tier: Tier::BestEffort,
             shared: false,
             persistent: false,
+            inbox: true,
             shards: self.lock().len() as u16,
             notes: vec!["everything is lost when the process ends".to_string()],
         }
@@ -103,6 +140,7 @@ impl Store for MemoryStore {
             for batch in batches {
                 let shard = &mut shards[usize::from(batch.shard.0)];
                 if batch.sequence > shard.sequence {
+                    self.inbox().take(&batch.changes);
                     shard.apply(batch);
                 }
             }
@@ -180,8 +218,32 @@ impl Store for MemoryStore {
         })
     }
 
+    fn letters(&self, after: LetterId, limit: usize) -> Answer<'_, Vec<Letter>> {
+        let inbox = self.inbox();
+        let letters = inbox.letters.range((Bound::Excluded(after), Bound::Unbounded));
+        let letters = letters.take(limit).map(|(_, letter)| letter.clone()).collect();
+        std::future::ready(Ok(letters)).boxed()
+    }
+
+    fn await_letters(&self) -> Answer<'_, ()> {
+        let (tell, told) = oneshot::channel();
+        self.inbox().waiting.push(tell);
+        // Nobody drops the other end but with the store itself.
+        told.map(|_| Ok(())).boxed()
+    }
+
     fn pressure(&self) -> Pressure {
         Pressure::Normal
+    }
+}
+
+impl Inbox {
+    fn take(&mut self, changes: &[Change]) {
+        for change in changes {
+            let Change::LetterTaken { id, refused } = change else { continue };
+            let letter = self.letters.remove(id).expect("a change speaks of a letter");
+            self.refused.extend(refused.clone().map(|why| (letter, why)));
+        }
     }
 }
 
@@ -268,6 +330,8 @@ impl Shard {
             Change::QueuePut { name, settings } => {
                 self.queues.insert(name, settings);
             }
+            // The inbox is not the shard's: it was looked after before.
+            Change::LetterTaken { .. } => {}
         }
     }
 

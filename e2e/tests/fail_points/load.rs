@@ -79,12 +79,7 @@ fn submit_batch(
 }
 
 /// Submits one job; none when nothing was answered.
-pub(crate) fn submit_one(
-    server: &Server,
-    receiver: &Receiver,
-    told: &mut Told,
-    id: &str,
-) -> Option<()> {
+fn submit_one(server: &Server, receiver: &Receiver, told: &mut Told, id: &str) -> Option<()> {
     let job = job(receiver, told, id, 20);
     let answer = server.api().post("/v1/jobs", &job).ok()?;
     if matches!(answer.status, 200 | 201) {

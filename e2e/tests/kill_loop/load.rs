@@ -1,4 +1,4 @@
-//! Those who submit and those who pull, and what each of them was told.
+//! Those who submit and those who pull; what each of them does and hears is recorded.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -8,78 +8,35 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use anyhow::Result;
-use hence_e2e::{Api, Receiver, Seed, Token, clock};
+use hence_e2e::{Answer, Api, Receiver, Seed, clock};
+use hence_sim::history::{self, How, Received, Stamp, Submit, Terms, Verb, What};
 use serde_json::{Value, json};
 
+use crate::record::{self, Record, TIMEOUT_MS};
+
 /// Between a failed attempt and the next.
-pub(crate) const RETRY_MS: i64 = 40;
+const RETRY_MS: u64 = 40;
 /// The attempts of a job that never succeeds.
-pub(crate) const DOOMED_ATTEMPTS: usize = 3;
+const DOOMED_ATTEMPTS: u32 = 3;
+/// The attempts of any other.
+const ATTEMPTS: u32 = 50;
 /// How long a pull worker may keep a job.
-pub(crate) const LEASE_MS: i64 = 2_000;
+const LEASE_MS: i64 = 2_000;
+/// How long a job can be looked at after its end: until the verdict.
+const RETENTION_MS: u64 = 3_600_000;
 
 const PRODUCERS: u64 = 3;
 const WORKERS: u64 = 4;
 const KEYS: u64 = 8;
 
-/// A job as its producer knows it.
-#[derive(Debug, Clone)]
-pub(crate) struct Plan {
-    pub(crate) id: String,
-    pub(crate) pulled: bool,
-    pub(crate) key: Option<String>,
-    pub(crate) due_ms: i64,
-    /// Attempts that its receiver refuses.
-    pub(crate) fails: u32,
-    /// Refused always.
-    pub(crate) doomed: bool,
-    /// When the producer was told that it is accepted.
-    pub(crate) accepted_us: Option<i64>,
-    /// The order of submission, as told.
-    pub(crate) number: u64,
-}
-
-/// A job in the hands of a pull worker.
-#[derive(Debug, Clone)]
-pub(crate) struct Handling {
-    pub(crate) job: String,
-    pub(crate) token: Token,
-    pub(crate) at_us: i64,
-    pub(crate) ended_us: i64,
-    pub(crate) payload: String,
-    pub(crate) said: Said,
-}
-
-/// What a worker said, and what it was told about that.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Said {
-    /// Done; it was recorded.
-    Done,
-    /// Done; it was refused as too late.
-    DoneTooLate,
-    /// Done; no answer.
-    DoneUnheard,
-    /// Not done, whatever was answered.
-    NotDone,
-}
-
-/// One kill.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Kill {
-    pub(crate) at_us: i64,
-    /// Requests and deliveries under way at that moment.
-    pub(crate) in_flight: i64,
-}
-
 /// Everything that is known about a run.
 pub(crate) struct World {
     pub(crate) address: SocketAddr,
     pub(crate) receiver: Receiver,
-    plans: Mutex<HashMap<String, Plan>>,
-    handled: Mutex<Vec<Handling>>,
-    kills: Mutex<Vec<Kill>>,
+    pub(crate) record: Record,
+    /// Attempts of pulled jobs that workers refuse.
+    fails: Mutex<HashMap<String, u32>>,
     asking: AtomicI64,
-    unknown: AtomicI64,
     producing: AtomicBool,
     working: AtomicBool,
 }
@@ -89,11 +46,9 @@ impl World {
         World {
             address,
             receiver,
-            plans: Mutex::default(),
-            handled: Mutex::default(),
-            kills: Mutex::default(),
+            record: Record::new(),
+            fails: Mutex::default(),
             asking: AtomicI64::new(0),
-            unknown: AtomicI64::new(0),
             producing: AtomicBool::new(true),
             working: AtomicBool::new(true),
         }
@@ -107,53 +62,49 @@ impl World {
         self.working.store(false, Ordering::Relaxed);
     }
 
-    pub(crate) fn killed(&self, kill: Kill) {
-        lock(&self.kills).push(kill);
-    }
-
-    pub(crate) fn kills(&self) -> Vec<Kill> {
-        lock(&self.kills).clone()
-    }
-
-    pub(crate) fn plans(&self) -> Vec<Plan> {
-        lock(&self.plans).values().cloned().collect()
-    }
-
-    pub(crate) fn handled(&self) -> Vec<Handling> {
-        lock(&self.handled).clone()
-    }
-
     /// Requests of clients and deliveries to the receiver that have no answer yet.
     pub(crate) fn in_flight(&self) -> i64 {
         self.asking.load(Ordering::Relaxed) + self.receiver.open() as i64
     }
 
-    /// Jobs acknowledged, and submissions without an answer.
-    pub(crate) fn told(&self) -> (usize, i64) {
-        let accepted = lock(&self.plans).values().filter(|p| p.accepted_us.is_some()).count();
-        (accepted, self.unknown.load(Ordering::Relaxed))
-    }
-
-    fn ask(&self, api: &mut Api, path: &str, body: &Value) -> Result<hence_e2e::Answer> {
+    fn ask(&self, api: &mut Api, path: &str, body: &Value) -> Result<Answer> {
         self.asking.fetch_add(1, Ordering::Relaxed);
         let answer = api.post(path, body);
         self.asking.fetch_sub(1, Ordering::Relaxed);
         answer
     }
 
-    /// A submission has no answer. When nobody listened, it was not made.
-    fn count_unknown(&self, error: &anyhow::Error) {
-        let io = error.root_cause().downcast_ref::<std::io::Error>();
-        if io.is_none_or(|error| error.kind() != std::io::ErrorKind::ConnectionRefused) {
-            self.unknown.fetch_add(1, Ordering::Relaxed);
-        }
+    /// Asks about one lease, on the record.
+    fn ask_under(&self, api: &mut Api, path: &str, body: &Value, verb: Verb) -> Result<Answer> {
+        let call = self.record.ask("worker", verb);
+        let answer = self.ask(api, path, body);
+        let told = match &answer {
+            Ok(answer) if matches!(answer.status, 200 | 204) => Some(history::Answer::Done),
+            Ok(answer) => {
+                // It lost the lease, or the server is starting or stopping.
+                assert!(matches!(answer.status, 409 | 503), "{answer:?}");
+                Some(history::Answer::Refused)
+            }
+            Err(error) => unheard(error),
+        };
+        self.record.told("worker", call, told);
+        answer
     }
+}
 
-    fn accept(&self, id: &str, answer: &Value) {
-        let mut plans = lock(&self.plans);
-        let plan = plans.get_mut(id).expect("a plan is written down before it is sent");
-        plan.accepted_us.get_or_insert(clock::now_us());
-        plan.number = answer["number"].as_u64().unwrap_or_default();
+/// What is known of a question that has no answer: when nobody listened, it was not asked.
+fn unheard(error: &anyhow::Error) -> Option<history::Answer> {
+    let io = error.root_cause().downcast_ref::<std::io::Error>();
+    let refused = io.is_some_and(|error| error.kind() == std::io::ErrorKind::ConnectionRefused);
+    refused.then_some(history::Answer::Refused)
+}
+
+/// What a submission was answered with.
+fn added(answer: &Value) -> history::Answer {
+    let number = answer["number"].as_u64().unwrap_or_default();
+    match answer["how"].as_str() {
+        Some("kept") => history::Answer::Kept(number),
+        _ => history::Answer::Accepted(number),
     }
 }
 
@@ -174,24 +125,27 @@ fn produce_singly(world: &World, seed: &Seed, producer: u64) {
         if !world.producing.load(Ordering::Relaxed) {
             return;
         }
-        let job = plan(world, seed, &format!("s{producer}-{count}"));
+        let (job, submit) = plan(world, seed, &format!("s{producer}-{count}"));
         // Half of them persist until they are told something; the others live with not knowing.
         let persist = seed.percent(50);
         loop {
-            match world.ask(&mut api, "/v1/jobs", &job) {
+            let call = world.record.ask("producer", Verb::Submit(submit.clone()));
+            let answer = world.ask(&mut api, "/v1/jobs", &job);
+            let told = match &answer {
                 Ok(answer) if matches!(answer.status, 200 | 201) => {
-                    let answer = answer.value().unwrap_or_default();
-                    world.accept(job["id"].as_str().unwrap_or_default(), &answer);
-                    break;
+                    Some(added(&answer.value().unwrap_or_default()))
                 }
                 // Starting or stopping: refused, and nothing was done.
-                Ok(answer) => assert_eq!(answer.status, 503, "{answer:?}"),
-                Err(error) => {
-                    world.count_unknown(&error);
-                    if !persist {
-                        break;
-                    }
+                Ok(answer) => {
+                    assert_eq!(answer.status, 503, "{answer:?}");
+                    Some(history::Answer::Refused)
                 }
+                Err(error) => unheard(error),
+            };
+            world.record.told("producer", call, told.clone());
+            let accepted = told.is_some_and(|told| told != history::Answer::Refused);
+            if accepted || (answer.is_err() && !persist) {
+                break;
             }
             clock::sleep_ms(seed.between(5, 20));
         }
@@ -206,61 +160,71 @@ fn produce_batches(world: &World, seed: &Seed, _: u64) {
             return;
         }
         let size = seed.between(2, 30);
-        let jobs: Vec<Value> =
-            (0..size).map(|at| plan(world, seed, &format!("b{count}-{at}"))).collect();
-        match world.ask(&mut api, "/v1/jobs", &json!({ "jobs": jobs })) {
-            Ok(answer) if answer.status == 207 => {
-                let answer = answer.value().unwrap_or_default();
-                let answers = answer["jobs"].as_array().cloned().unwrap_or_default();
-                assert_eq!(answers.len(), jobs.len(), "each job is answered for itself");
-                for (job, answer) in jobs.iter().zip(&answers) {
-                    assert_eq!(answer["status"], 201, "{answer}");
-                    world.accept(job["id"].as_str().unwrap_or_default(), answer);
-                }
-            }
-            Ok(answer) => assert_eq!(answer.status, 503, "{answer:?}"),
-            Err(error) => world.count_unknown(&error),
+        let (jobs, submits): (Vec<Value>, Vec<Submit>) =
+            (0..size).map(|at| plan(world, seed, &format!("b{count}-{at}"))).unzip();
+        let ask = |submit| world.record.ask("producer", Verb::Submit(submit));
+        let calls: Vec<u64> = submits.into_iter().map(ask).collect();
+        let answer = world.ask(&mut api, "/v1/jobs", &json!({ "jobs": jobs }));
+        for (at, call) in calls.into_iter().enumerate() {
+            world.record.told("producer", call, told_of(&answer, at));
         }
         clock::sleep_ms(seed.between(30, 120));
     }
 }
 
-/// Draws a job and writes it down before anybody hears of it.
-fn plan(world: &World, seed: &Seed, id: &str) -> Value {
+/// What one of many submissions was answered with.
+fn told_of(answer: &Result<Answer>, at: usize) -> Option<history::Answer> {
+    match answer {
+        Ok(answer) if answer.status == 207 => {
+            let answer = answer.value().unwrap_or_default();
+            let one = &answer["jobs"][at];
+            assert_eq!(one["status"], 201, "each job is answered for itself: {answer}");
+            Some(added(one))
+        }
+        Ok(answer) => {
+            assert_eq!(answer.status, 503, "{answer:?}");
+            Some(history::Answer::Refused)
+        }
+        Err(error) => unheard(error),
+    }
+}
+
+/// Draws a job: as it is sent, and as it is recorded.
+fn plan(world: &World, seed: &Seed, id: &str) -> (Value, Submit) {
     let pulled = seed.percent(40);
+    let queue = if pulled { "pulled" } else { "pushed" };
     let key = seed.percent(40).then(|| format!("k{}", seed.between(0, KEYS - 1)));
-    let due_ms = clock::now_ms() + seed.between(0, 2_000) as i64;
-    // An attempt of a pulled job can be used up without any worker seeing it (the answer to its
-    // lease was cut off), so only for pushed ones the receiver can count them.
+    let due_at = clock::now_ms() + seed.between(0, 2_000) as i64;
     let doomed = !pulled && seed.percent(3);
     let fails = if seed.percent(15) { seed.between(1, 2) as u32 } else { 0 };
-    let plan = Plan {
-        id: id.to_owned(),
-        pulled,
-        key: key.clone(),
-        due_ms,
-        fails,
-        doomed,
-        accepted_us: None,
-        number: 0,
-    };
-    lock(&world.plans).insert(id.to_owned(), plan);
-    let attempts = if doomed { DOOMED_ATTEMPTS } else { 50 };
+    lock(&world.fails).insert(id.to_owned(), fails);
+    let max_attempts = if doomed { DOOMED_ATTEMPTS } else { ATTEMPTS };
     let delay = format!("{RETRY_MS}ms");
-    let retry = json!({"max_attempts": attempts, "delay": delay, "jitter_percent": 0});
+    let retry = json!({"max_attempts": max_attempts, "delay": delay, "jitter_percent": 0});
     let mut job = json!({
-        "id": id, "at": due_ms, "payload_text": id, "retry": retry,
-        "queue": if pulled { "pulled" } else { "pushed" }, "on_conflict": "keep",
+        "id": id, "at": due_at, "payload_text": id, "retry": retry, "queue": queue,
+        "timeout": format!("{TIMEOUT_MS}ms"), "retention": format!("{RETENTION_MS}ms"),
+        "on_conflict": "keep",
     });
-    if let Some(key) = key {
-        job["key"] = key.into();
+    if let Some(key) = &key {
+        job["key"] = key.as_str().into();
     }
     if !pulled {
         let slow = if seed.percent(30) { seed.between(1, 40) } else { 0 };
         let answer = if doomed { "status=500".to_owned() } else { format!("fail={fails}") };
         job["url"] = world.receiver.url(&format!("/{id}?{answer}&slow={slow}")).into();
     }
-    job
+    let terms = Terms {
+        max_attempts,
+        delays_ms: vec![RETRY_MS],
+        timeout_ms: TIMEOUT_MS,
+        retention_ms: RETENTION_MS,
+        pulled,
+        ..Terms::default()
+    };
+    let (name, queue) = (record::name(queue, key.as_deref(), id), queue.to_owned());
+    let payload = id.to_owned();
+    (job, Submit { job: name, queue, key, due_at, payload, idempotent: true, terms })
 }
 
 /// Each takes a few jobs at a time, and finishes them one by one or together.
@@ -288,6 +252,10 @@ fn work(world: &World, seed: &Seed, worker: u64) {
             continue;
         };
         let jobs = answer["jobs"].as_array().cloned().unwrap_or_default();
+        let jobs: Vec<Received> = jobs.iter().map(received).collect();
+        for job in &jobs {
+            world.record.tell_at(at_us, "worker", What::Received(job.clone()));
+        }
         clock::sleep_ms(seed.between(0, 15));
         for job in &jobs {
             handle(world, &mut api, &mut refused, job, at_us);
@@ -295,48 +263,58 @@ fn work(world: &World, seed: &Seed, worker: u64) {
     }
 }
 
+fn received(job: &Value) -> Received {
+    let text = |name: &str| job[name].as_str().unwrap_or_default().to_owned();
+    Received {
+        job: record::name("pulled", job["key"].as_str(), &text("id")),
+        number: job["number"].as_u64().unwrap_or_default(),
+        attempt: job["attempt"].as_u64().unwrap_or_default() as u32,
+        token: record::stamp(&text("token")),
+        payload: text("payload_text"),
+        until: job["until_ms"].as_i64().unwrap_or_default(),
+        occurrence: None,
+    }
+}
+
 fn handle(
     world: &World,
     api: &mut Api,
     refused: &mut HashMap<String, u32>,
-    job: &Value,
+    job: &Received,
     at_us: i64,
 ) {
-    let text = |name: &str| job[name].as_str().unwrap_or_default().to_owned();
-    let (id, token) = (text("id"), text("token"));
-    let plan = lock(&world.plans).get(&id).cloned().expect("nobody submitted this job");
-    let times = refused.entry(id.clone()).or_default();
-    // Another worker may have refused it before; then it is refused more often, and still ends.
-    let refuse = plan.doomed || *times < plan.fails;
-    *times += 1;
-    // It ends for the worker when it says so, however often it has to say it.
-    let ended_us = clock::now_us();
     // A job that has waited for the others of its batch may not be ours any more.
-    let said = if ended_us - at_us > (LEASE_MS - 500) * 1_000 {
+    if clock::now_us() - at_us > (LEASE_MS - 500) * 1_000 {
         return;
-    } else if refuse {
-        drop(world.ask(api, &format!("/v1/leases/{token}/nack"), &json!({"reason": "no"})));
-        Said::NotDone
+    }
+    // The payload of a job is its id. Another worker may have refused it before; then it is
+    // refused more often, and still ends.
+    let fails = lock(&world.fails).get(&job.payload).copied().unwrap_or_default();
+    let times = refused.entry(job.payload.clone()).or_default();
+    *times += 1;
+    let token = job.token;
+    // It ends for the worker when it says so, however often it has to say it.
+    if *times <= fails {
+        let how = How::Failed { retry_after_ms: 0 };
+        world.record.tell("worker", What::Ended { token, how });
+        let (path, body) = (format!("/v1/leases/{token}/nack"), json!({"reason": "no"}));
+        drop(world.ask_under(api, &path, &body, Verb::Nack { token }));
     } else {
-        ack(world, api, &token)
-    };
-    let token = Token::parse(&token);
-    let payload = text("payload_text");
-    lock(&world.handled).push(Handling { job: id, token, at_us, ended_us, payload, said });
+        world.record.tell("worker", What::Ended { token, how: How::Done });
+        ack(world, api, token);
+    }
 }
 
 /// Says "done" until there is an answer: the server may be on its way back.
-fn ack(world: &World, api: &mut Api, token: &str) -> Said {
+fn ack(world: &World, api: &mut Api, token: Stamp) {
     let deadline = clock::now_ms() + LEASE_MS;
+    let path = format!("/v1/leases/{token}/ack");
     loop {
-        match world.ask(api, &format!("/v1/leases/{token}/ack"), &json!({})) {
-            Ok(answer) if matches!(answer.status, 200 | 204) => return Said::Done,
-            Ok(answer) if answer.status == 409 => return Said::DoneTooLate,
-            Ok(answer) => assert_eq!(answer.status, 503, "{answer:?}"),
-            Err(_) if clock::now_ms() > deadline => return Said::DoneUnheard,
-            Err(_) => {}
+        match world.ask_under(api, &path, &json!({}), Verb::Ack { token }) {
+            Ok(answer) if answer.status != 503 => return,
+            Err(_) if clock::now_ms() > deadline => return,
+            Ok(_) | Err(_) => clock::sleep_ms(10),
         }
-        clock::sleep_ms(10);
     }
 }
 

@@ -19,6 +19,7 @@ const APPLY: &str = "crates/core/src/shard/apply.rs";
 const DISPATCH: &str = "crates/core/src/shard/dispatch.rs";
 const MANAGE: &str = "crates/core/src/shard/manage.rs";
 const SUBMIT: &str = "crates/core/src/shard/submit.rs";
+const WINDOW: &str = "crates/core/src/shard/window.rs";
 const TICKS: &str = "crates/core/src/shard/ticks.rs";
 const DRIVER: &str = "crates/hence/src/driver.rs";
 const BUILDER: &str = "crates/hence/src/builder.rs";
@@ -27,7 +28,7 @@ const ENGINE: &str = "crates/store-embedded/src/engine.rs";
 const KV_COMMIT: &str = "crates/store-embedded/src/kv/commit.rs";
 
 /// Every deliberate fault.
-pub(super) const MUTANTS: [Mutant; 42] = [
+pub(super) const MUTANTS: [Mutant; 45] = [
     sim(
         "one-attempt-too-many",
         "a job is tried once more than its policy allows",
@@ -335,5 +336,27 @@ pub(super) const MUTANTS: [Mutant; 42] = [
         BUILDER,
         "let granted = lease.map(",
         "let granted = lease.filter(|_| !MUTANT).map(",
+    ),
+    sim(
+        "cancelled-twice-is-refused",
+        "whoever cancels a job that is cancelled is told that there is none",
+        MANAGE,
+        "JobState::Cancelled => return Ok(Answer::Job(view)),",
+        "JobState::Cancelled if MUTANT => return Err(Rejection::NoSuchJob),
+            JobState::Cancelled => return Ok(Answer::Job(view)),",
+    ),
+    sim(
+        "forgotten-stays",
+        "a job that was forgotten is still there",
+        MANAGE,
+        "self.change(Change::JobForgotten { job: view.job, place });",
+        "if !MUTANT { self.change(Change::JobForgotten { job: view.job, place }) }",
+    ),
+    sim(
+        "memory-not-asked",
+        "the store is asked for jobs that are in memory",
+        WINDOW,
+        "if let Some(number) = self.names.get(name) {",
+        "if let Some(number) = self.names.get(name).filter(|_| !MUTANT) {",
     ),
 ];

@@ -15,6 +15,7 @@ mod schedule_flags;
 pub(crate) mod schedules;
 pub(crate) mod serve;
 mod serve_flags;
+mod serve_move;
 pub(crate) mod show;
 pub(crate) mod store;
 pub(crate) mod version;

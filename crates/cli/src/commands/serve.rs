@@ -4,18 +4,19 @@ use std::io::IsTerminal;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use clap::Args;
 use hence_fail::{Point, reach};
 use hence_server::config::StoreChoice;
 use hence_server::{Config, ServeError, Server, telemetry};
-use hence_store::memory::MemoryStore;
-use hence_store::{Capabilities, Store};
+use hence_store::{Capabilities, Store, Tier};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::oneshot;
 
 use super::serve_flags::ServeFlags;
-use super::store::{open_or_make, store_failure};
+use super::serve_move;
+use super::store::{database_failure, open_any, store_failure};
 use crate::failure::{Exit, Failure};
 use crate::output::Output;
 
@@ -23,6 +24,8 @@ pub(crate) const EXAMPLES: &str = "\
 Examples:
   hence serve                                          on 127.0.0.1:7070, in ./hence-data
   hence serve --listen 127.0.0.1:0 --data /var/lib/hence
+  hence serve --store postgres://hence@db/hence --require-tier durable
+  hence serve --move-to postgres://hence@db/hence      to another store while work goes on
   hence serve --listen 0.0.0.0:7070 --token-file /etc/hence/token
   hence serve --config hence.toml --print-config       what is set, and where it was said
 
@@ -32,6 +35,10 @@ A second one: end at once.";
 
 /// The line that tells a program where the server listens; the address follows.
 pub(crate) const LISTENING: &str = "listening on ";
+
+/// How often free memory is given back: rare enough not to be seen in the processor time of a
+/// server at rest.
+const GIVE_BACK_EVERY: Duration = Duration::from_secs(10);
 
 #[derive(Debug, Args)]
 pub(crate) struct Serve {
@@ -69,12 +76,15 @@ async fn serve_until_told(
     port_file: Option<&Path>,
     output: &Output,
 ) -> Result<(), Failure> {
-    let store: Arc<dyn Store> = match &config.store {
-        StoreChoice::Embedded(directory) => open_or_make(directory, output)?,
-        StoreChoice::Memory => Arc::new(MemoryStore::new(1)),
-    };
+    let store = open_any(&config.store, output).await?;
     reach(Point::ServeOpened);
     let capabilities = store.capabilities();
+    must_survive(&config.store, &capabilities, config.require_tier)?;
+    let moving = match &config.move_to {
+        Some(to) => Some(serve_move::begin(config, Arc::clone(&store), to, output).await?),
+        None => None,
+    };
+    let store = moving.clone().map_or(store, |moving| moving as Arc<dyn Store>);
     // Before anything can be asked for: a signal that comes early is not lost.
     let stop = stop_on_signals(output.clone())?;
     let server =
@@ -85,9 +95,37 @@ async fn serve_until_told(
         write_port_file(file, address)?;
     }
     welcome(address, &config.store, &capabilities, output);
+    if let (Some(moving), Some(to)) = (moving, &config.move_to) {
+        tokio::spawn(serve_move::keep_moving(moving, to.to_string()));
+    }
     output.line(format_args!("{LISTENING}http://{address}"))?;
+    tokio::spawn(keep_memory_low());
     server.run(async { drop(stop.await) }).await;
     Ok(())
+}
+
+/// What was asked for about safety is a fact, or nothing is started.
+pub(super) fn must_survive(
+    store: &StoreChoice,
+    facts: &Capabilities,
+    least: Tier,
+) -> Result<(), Failure> {
+    if facts.tier >= least {
+        return Ok(());
+    }
+    let (tier, least, notes) = (facts.tier.as_str(), least.as_str(), facts.notes.join("; "));
+    let message = format!("{store} is {tier}, not {least}: {notes}");
+    Err(Failure::new(Exit::Unavailable, message)
+        .fix("change these settings of the store, or ask for less with --require-tier"))
+}
+
+/// What the start needed, and what a load left behind, goes back to the system.
+async fn keep_memory_low() {
+    let mut beat = tokio::time::interval(GIVE_BACK_EVERY);
+    loop {
+        beat.tick().await;
+        hence_alloc::give_back();
+    }
 }
 
 /// Done at the first signal; a second one ends the process. What was acknowledged is durable either
@@ -120,13 +158,9 @@ fn welcome(address: SocketAddr, store: &StoreChoice, facts: &Capabilities, outpu
     if !std::io::stderr().is_terminal() {
         return;
     }
-    let place = match store {
-        StoreChoice::Embedded(directory) => directory.display().to_string(),
-        StoreChoice::Memory => "memory, forgotten at the end".to_owned(),
-    };
     let version = env!("CARGO_PKG_VERSION");
     output.say(format_args!(
-        "hence {version}, store {} ({}), in {place}",
+        "hence {version}, store {} ({}), in {store}",
         facts.engine,
         facts.tier.as_str()
     ));
@@ -155,13 +189,16 @@ fn write_port_file(file: &Path, address: SocketAddr) -> Result<(), Failure> {
 fn failure(error: &ServeError, store: &StoreChoice) -> Failure {
     let directory = match store {
         StoreChoice::Embedded(directory) => Some(directory.as_path()),
-        StoreChoice::Memory => None,
+        StoreChoice::Memory | StoreChoice::Database(_) => None,
     };
     match error {
         ServeError::Exposed { .. } => Failure::refused(error.to_string()),
         ServeError::Bind { .. } => Failure::refused(error.to_string())
             .fix("stop what listens there, or choose another address with --listen"),
-        ServeError::Start(hence::Error::Store(error)) => store_failure(error, directory),
+        ServeError::Start(hence::Error::Store(error)) => match store {
+            StoreChoice::Database(_) => database_failure(error),
+            StoreChoice::Embedded(_) | StoreChoice::Memory => store_failure(error, directory),
+        },
         ServeError::Start(_) => Failure::new(Exit::Internal, error.to_string()),
     }
 }

@@ -61,7 +61,8 @@ impl Shard {
                 self.set_wake(id);
             }
             Change::OccurrenceRecorded { record: _ }
-            | Change::LedgerForgotten { schedule: _, before: _ } => {}
+            | Change::LedgerForgotten { schedule: _, before: _ }
+            | Change::LetterTaken { id: _, refused: _ } => {}
             Change::QueuePut { name, settings } => {
                 let at = self.queue_at(name);
                 self.queues[at].settings = settings.clone();
@@ -101,7 +102,7 @@ impl Shard {
     /// its way: a job that holds its key is in memory wherever it stands.
     fn drop_live(&mut self, at: usize, number: JobNumber) {
         self.note_far_removed(at, number);
-        match self.jobs.get(&number).map(|entry| entry.state) {
+        match self.jobs.get(number).map(|entry| entry.state) {
             Some(JobState::Running) => {
                 self.end_lease(number);
                 self.leave_memory(number);
@@ -121,7 +122,7 @@ impl Shard {
         if ended.is_some_and(|attempt| counts_as_failed(attempt.end)) {
             self.counts(at).failed += 1;
         }
-        match self.jobs.get(&number).map(|entry| entry.state) {
+        match self.jobs.get(number).map(|entry| entry.state) {
             Some(JobState::Running) => {
                 self.end_lease(number);
                 let counts = self.counts(at);
@@ -145,18 +146,19 @@ impl Shard {
 
     /// A job that has just risen goes back to waiting, or leaves the memory.
     fn reseat(&mut self, number: JobNumber, job: &Arc<Job>, progress: Progress) {
-        if let Some(entry) = self.jobs.get_mut(&number) {
-            self.alarms
-                .remove(&(entry.job.expires_at.unwrap_or(Timestamp::MAX), Alarm::Expiry(number)));
-            entry.job = Arc::clone(job);
+        if let Some(alarm) = self.jobs[number].expiry_alarm() {
+            self.alarms.remove(&alarm);
         }
         if !progress.holds_key {
             self.release_key(number);
         }
-        let Some(entry) = self.jobs.get_mut(&number) else { return };
+        let held = self.hold(job, progress);
+        let Some(entry) = self.jobs.get_mut(number) else { return };
+        entry.held = held;
+        entry.lane = Lane::of(&job.target);
         entry.progress = progress;
         entry.state.transition(JobState::Scheduled);
-        let (at, place) = (entry.queue, entry.place());
+        let (at, place) = (entry.at(), entry.place());
         if progress.holds_key {
             self.hold_key(number);
             return self.sit(number, Seat::Holding);
@@ -166,8 +168,7 @@ impl Shard {
             self.shrink_window(at);
         } else {
             self.note_far_put(at, job, progress);
-            self.names.remove(&job.name);
-            self.jobs.remove(&number);
+            self.jobs.remove(number);
         }
     }
 
@@ -179,10 +180,10 @@ impl Shard {
         grant: &LeaseGrant,
     ) {
         let number = grant.place.number;
-        assert!(self.jobs.contains_key(&number), "only jobs in memory are handed out");
+        assert!(self.jobs.contains(number), "only jobs in memory are handed out");
         self.rise(number);
         self.hold_key(number);
-        let Some(entry) = self.jobs.get_mut(&number) else { return };
+        let Some(entry) = self.jobs.get_mut(number) else { return };
         assert!(entry.lease.is_none(), "one consumer at a time");
         if entry.state == JobState::Scheduled {
             entry.state.transition(JobState::Ready);
@@ -195,10 +196,11 @@ impl Shard {
             granted_at: at,
             until: grant.until,
         }));
-        let expiry = entry.job.expires_at.unwrap_or(Timestamp::MAX);
-        let (queue, lane) = (entry.queue, Lane::of(&entry.job.target));
+        let (expiry, queue, lane) = (entry.expiry_alarm(), entry.at(), entry.lane);
         self.sit(number, Seat::Running);
-        self.alarms.remove(&(expiry, Alarm::Expiry(number)));
+        if let Some(alarm) = expiry {
+            self.alarms.remove(&alarm);
+        }
         self.alarms.insert((grant.until, Alarm::Lease(number)));
         self.tokens.insert(token, number);
         self.count_running(lane, 1);
@@ -210,10 +212,10 @@ impl Shard {
     }
 
     fn apply_extended(&mut self, number: JobNumber, token: Token, until: Timestamp) {
-        let Some(entry) = self.jobs.get_mut(&number) else {
+        let Some(entry) = self.jobs.get_mut(number) else {
             unreachable!("only running jobs have leases");
         };
-        let queue = entry.queue;
+        let queue = entry.at();
         let Some(lease) = entry.lease.as_mut() else { unreachable!("only leases are extended") };
         assert!(lease.token == token, "a lease is extended by its own token");
         self.alarms.remove(&(lease.until, Alarm::Lease(number)));
@@ -247,14 +249,9 @@ impl Shard {
 
     /// Every change of state goes through the table, the last one too.
     fn note_transition(&mut self, number: JobNumber, outcome: Outcome) {
-        if let Some(entry) = self.jobs.get(&number) {
+        if let Some(entry) = self.jobs.get(number) {
             let mut state = entry.state;
-            state.transition(match (state, outcome) {
-                (JobState::Scheduled | JobState::Ready, Outcome::Dead | Outcome::Succeeded) => {
-                    unreachable!("only a delivery makes a job succeed or die")
-                }
-                _ => outcome.state(),
-            });
+            state.transition(outcome.state());
         }
     }
 
@@ -280,8 +277,8 @@ impl Shard {
     /// The lease of a running job ends; the job has no seat afterwards.
     fn end_lease(&mut self, number: JobNumber) {
         self.rise(number);
-        let Some(entry) = self.jobs.get_mut(&number) else { return };
-        let (queue, lane) = (entry.queue, Lane::of(&entry.job.target));
+        let Some(entry) = self.jobs.get_mut(number) else { return };
+        let (queue, lane) = (entry.at(), entry.lane);
         if let Some(lease) = entry.lease.take() {
             self.alarms.remove(&(lease.until, Alarm::Lease(number)));
             self.tokens.remove(&lease.token);
@@ -293,35 +290,33 @@ impl Shard {
 
     /// A job leaves the memory for good; a running one has ended its lease before.
     fn leave_memory(&mut self, number: JobNumber) {
-        let Some(entry) = self.jobs.get(&number) else { return };
-        let expiry = entry.job.expires_at.unwrap_or(Timestamp::MAX);
+        let Some(entry) = self.jobs.get(number) else { return };
+        let expiry = entry.expiry_alarm();
         if entry.state != JobState::Running {
             self.rise(number);
         }
-        self.alarms.remove(&(expiry, Alarm::Expiry(number)));
-        self.release_key(number);
-        if let Some(entry) = self.jobs.remove(&number) {
-            // A job of the same name may have taken its place already.
-            if self.names.get(&entry.job.name) == Some(&number) {
-                self.names.remove(&entry.job.name);
-            }
+        if let Some(alarm) = expiry {
+            self.alarms.remove(&alarm);
         }
+        self.release_key(number);
+        self.jobs.remove(number);
     }
 
     /// A job enters the memory, waiting.
     pub(super) fn enter_memory(&mut self, at: usize, job: &Arc<Job>, progress: Progress) {
         let number = job.number;
+        let held = self.hold(job, progress);
         let entry = Entry {
-            job: Arc::clone(job),
+            number,
+            held,
             progress,
-            state: JobState::Scheduled,
             lease: None,
-            queue: at,
+            queue: at as u32,
+            state: JobState::Scheduled,
             seat: Seat::Waiting,
+            lane: Lane::of(&job.target),
         };
-        let before = self.jobs.insert(number, entry);
-        assert!(before.is_none(), "a job is in memory once");
-        self.names.insert(job.name.clone(), number);
+        self.jobs.insert(entry);
         if progress.holds_key {
             self.hold_key(number);
         }

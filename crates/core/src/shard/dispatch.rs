@@ -43,9 +43,10 @@ impl Shard {
         self.queues[at].due_alarm = None;
         while let Some(number) = self.next_due(at, now) {
             self.rise(number);
-            let Some(entry) = self.jobs.get_mut(&number) else { return };
+            self.unpack(number);
+            let Some(entry) = self.jobs.get_mut(number) else { return };
             entry.state.transition(JobState::Ready);
-            let expires_at = entry.job.expires_at;
+            let expires_at = entry.job().expires_at;
             self.take_turn(number);
             match expires_at {
                 Some(at) if at <= now => self.expire_waiting(now, number),
@@ -60,9 +61,9 @@ impl Shard {
     /// The first job of a queue that is due.
     fn next_due(&self, at: usize, now: Timestamp) -> Option<JobNumber> {
         let queue = &self.queues[at];
-        let heads = [queue.waiting.first_key_value(), queue.holding.first_key_value()];
-        let (place, number) = heads.into_iter().flatten().min()?;
-        (place.due_at <= now).then_some(*number)
+        let heads = [queue.waiting.first(), queue.holding.first()];
+        let place = heads.into_iter().flatten().min()?;
+        (place.due_at <= now).then_some(place.number)
     }
 
     /// Starts as many pushes and handlers as the limits allow, earliest due first.
@@ -80,14 +81,14 @@ impl Shard {
         }
         let mut heads: BTreeSet<(Place, usize)> = BTreeSet::new();
         for at in 0..self.queues.len() {
-            heads.extend(self.head(at, lane).map(|(place, _)| (place, at)));
+            heads.extend(self.head(at, lane).map(|place| (place, at)));
         }
         let mut grants = self.new_grants(self.config.node.clone());
         while grants.leases.len() < (room as usize).min(GRANTS_MAX) {
             let Some((_, at)) = heads.pop_first() else { break };
             match self.start_next(now, at, lane, None, &mut grants) {
                 Start::Started | Start::PassedOver => {
-                    heads.extend(self.head(at, lane).map(|(place, _)| (place, at)));
+                    heads.extend(self.head(at, lane).map(|place| (place, at)));
                 }
                 Start::Closed => {}
             }
@@ -128,9 +129,8 @@ impl Shard {
         Ok(Answer::Leased(self.persist_grants(now, grants)))
     }
 
-    fn head(&self, at: usize, lane: Lane) -> Option<(Place, JobNumber)> {
-        let (place, number) = self.queues[at].ready[lane as usize].first_key_value()?;
-        Some((*place, *number))
+    fn head(&self, at: usize, lane: Lane) -> Option<Place> {
+        self.queues[at].ready[lane as usize].first().copied()
     }
 
     fn start_next(
@@ -141,18 +141,19 @@ impl Shard {
         lease: Option<Millis>,
         grants: &mut Grants,
     ) -> Start {
-        let Some((place, number)) = self.head(at, lane) else { return Start::Closed };
+        let Some(place) = self.head(at, lane) else { return Start::Closed };
+        let number = place.number;
         if place.due_at > now {
             // It was due, and then the clock was set back: it is not due any more.
             self.alarms.insert((place.due_at, Alarm::Rate(at)));
             return Start::Closed;
         }
-        let entry = &self.jobs[&number];
-        if entry.job.expires_at.is_some_and(|expiry| expiry <= now) {
+        let entry = &self.jobs[number];
+        if entry.job().expires_at.is_some_and(|expiry| expiry <= now) {
             self.expire_waiting(now, number);
             return Start::PassedOver;
         }
-        if let Target::Handler(name) = &entry.job.target
+        if let Target::Handler(name) = &entry.job().target
             && !self.handlers.contains(name)
         {
             self.park(now, at, number);
@@ -195,14 +196,14 @@ impl Shard {
         lease: Option<Millis>,
         grants: &mut Grants,
     ) {
-        let entry = &self.jobs[&number];
+        let entry = &self.jobs[number];
         let span = match lane {
-            Lane::Pull => lease.unwrap_or(entry.job.timeout),
-            Lane::Push | Lane::Handler => entry.job.timeout.plus(limits::PUSH_LEASE_GRACE),
+            Lane::Pull => lease.unwrap_or(entry.job().timeout),
+            Lane::Push | Lane::Handler => entry.job().timeout.plus(limits::PUSH_LEASE_GRACE),
         };
         let (place, due_at) = (entry.place(), entry.progress.due_at);
         let grant = LeaseGrant {
-            queue: entry.job.name.queue.clone(),
+            queue: entry.job().name.queue.clone(),
             place,
             attempt: entry.progress.attempts + 1,
             until: now.plus(span),
@@ -212,9 +213,9 @@ impl Shard {
         // Applied one by one, so that the next choice sees it; persisted as one fact.
         self.apply_grant(token, &grants.holder, now, &grant);
         grants.leases.push(grant);
-        let entry = &self.jobs[&number];
+        let entry = &self.jobs[number];
         if let Some(lease) = entry.lease.as_deref().cloned() {
-            grants.deliveries.push(Delivery { job: Arc::clone(&entry.job), lease, due_at });
+            grants.deliveries.push(Delivery { job: Arc::clone(entry.job()), lease, due_at });
         }
     }
 
@@ -249,7 +250,8 @@ impl Shard {
         if let Some(alarm) = self.queues[at].unpark_alarm.take() {
             self.alarms.remove(&(alarm, Alarm::Unpark(at)));
         }
-        let parked: Vec<JobNumber> = self.queues[at].parked.values().copied().collect();
+        let parked: Vec<JobNumber> =
+            self.queues[at].parked.iter().map(|place| place.number).collect();
         for number in parked {
             self.rise(number);
             self.sit(number, Seat::Ready);

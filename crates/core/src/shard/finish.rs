@@ -114,8 +114,8 @@ impl Shard {
             // To extend is never to shorten: another part of the worker may count on the rest.
             return Ok(Answer::Extended(before));
         }
-        let entry = &self.jobs[&number];
-        let (queue, place) = (entry.job.name.queue.clone(), entry.place());
+        let entry = &self.jobs[number];
+        let (queue, place) = (entry.job().name.queue.clone(), entry.place());
         self.change(Change::LeaseExtended { queue, place, token, until });
         Ok(Answer::Extended(until))
     }
@@ -123,7 +123,7 @@ impl Shard {
     /// A lease ran out: the worker is gone, or too slow, or the target did not keep its own
     /// deadline.
     pub(super) fn lease_ended(&mut self, now: Timestamp, number: JobNumber) {
-        let Some(lease) = self.jobs.get(&number).and_then(|entry| entry.lease.as_ref()) else {
+        let Some(lease) = self.jobs.get(number).and_then(|entry| entry.lease.as_ref()) else {
             return;
         };
         let token = lease.token;
@@ -133,11 +133,11 @@ impl Shard {
 
     /// A job waiting to start has become too old to.
     pub(super) fn expire_waiting(&mut self, now: Timestamp, number: JobNumber) {
-        let Some(entry) = self.jobs.get(&number) else { return };
-        if entry.lease.is_some() || entry.job.expires_at.is_none_or(|at| at > now) {
+        let Some(entry) = self.jobs.get(number) else { return };
+        if entry.lease.is_some() || entry.job().expires_at.is_none_or(|at| at > now) {
             return;
         }
-        let (job, progress) = (Arc::clone(&entry.job), entry.progress);
+        let (job, progress) = (Arc::clone(entry.job()), entry.progress);
         self.expire(now, &job, progress, None);
     }
 
@@ -147,9 +147,9 @@ impl Shard {
             return;
         }
         for number in core::mem::take(&mut self.unresolved) {
-            let Some(entry) = self.jobs.get(&number) else { continue };
+            let Some(entry) = self.jobs.get(number) else { continue };
             let Some(lease) = entry.lease.clone() else { continue };
-            let (job, crashes) = (Arc::clone(&entry.job), entry.progress.crashes + 1);
+            let (job, crashes) = (Arc::clone(entry.job()), entry.progress.crashes + 1);
             let in_process = matches!(job.target, Target::Handler(_));
             let reason = if job.on_unknown == OnUnknown::Park {
                 Some("the process ended during the attempt and the job asked to be parked")
@@ -170,19 +170,13 @@ impl Shard {
     }
 
     fn succeed(&mut self, now: Timestamp, number: JobNumber, result: Option<Payload>) {
-        let entry = &self.jobs[&number];
-        let job = Arc::clone(&entry.job);
+        let entry = &self.jobs[number];
+        let job = Arc::clone(entry.job());
         let Some(lease) = &entry.lease else { return };
         let attempts = lease.attempt;
         let ended = Box::new(record(lease, now, AttemptEnd::Succeeded, None));
         let progress = Progress { attempts, ..entry.progress };
-        let finish = Box::new(Finish {
-            outcome: Outcome::Succeeded,
-            at: now,
-            reason: None,
-            result: result.filter(|_| job.keep_result),
-            keep_until: now.plus(job.retention),
-        });
+        let finish = Box::new(success(&job, now, result));
         let ended = Some(ended);
         self.change(Change::JobFinished { job, progress, finish, ended, keep_payload: false });
     }
@@ -194,8 +188,8 @@ impl Shard {
     }
 
     fn fail(&mut self, now: Timestamp, number: JobNumber, failure: &Failure) {
-        let entry = &self.jobs[&number];
-        let (job, progress) = (Arc::clone(&entry.job), entry.progress);
+        let entry = &self.jobs[number];
+        let (job, progress) = (Arc::clone(entry.job()), entry.progress);
         let Some(lease) = &entry.lease else { return };
         let attempts = lease.attempt;
         let ended = Box::new(record(lease, now, failure.end, failure.reason.clone()));
@@ -236,8 +230,8 @@ impl Shard {
         due_at: Timestamp,
         end: Option<AttemptEnd>,
     ) {
-        let entry = &self.jobs[&number];
-        let job = Arc::clone(&entry.job);
+        let entry = &self.jobs[number];
+        let job = Arc::clone(entry.job());
         let progress = Progress { due_at, ..entry.progress };
         let ended = match (&entry.lease, end) {
             (Some(lease), Some(end)) => Some(Box::new(record(lease, now, end, None))),
@@ -303,6 +297,17 @@ impl Shard {
     }
 }
 
+/// The end of a job that is done.
+pub(super) fn success(job: &Job, now: Timestamp, result: Option<Payload>) -> Finish {
+    Finish {
+        outcome: Outcome::Succeeded,
+        at: now,
+        reason: None,
+        result: result.filter(|_| job.keep_result),
+        keep_until: now.plus(job.retention),
+    }
+}
+
 /// The attempt of a lease, ended.
 pub(super) fn record(
     lease: &Lease,
@@ -323,7 +328,7 @@ pub(super) fn record(
 
 /// The progress under which the store has the job: its due time is where it stands.
 fn entry_progress(shard: &Shard, number: JobNumber) -> Progress {
-    let entry = &shard.jobs[&number];
+    let entry = &shard.jobs[number];
     assert!(entry.state == JobState::Running, "only running jobs end an attempt");
     entry.progress
 }

@@ -1,20 +1,25 @@
 //! What the shard keeps in memory, and the small moves on it. No decisions here.
 
 use alloc::boxed::Box;
-use alloc::collections::BTreeMap;
+use alloc::collections::BTreeSet;
 use alloc::sync::Arc;
 
 use hashbrown::HashMap;
 
 use crate::change::Place;
 use crate::flow::Meter;
-use crate::id::{JobNumber, QueueName};
+use crate::id::{JobName, JobNumber, Key, QueueName};
 use crate::job::{Job, JobState, Lease, Progress, Target};
 use crate::queue::{Counts, QueueSettings};
-use crate::time::Timestamp;
+use crate::time::{Millis, Timestamp};
 
 use super::Shard;
+use super::packed::Packed;
 use super::window::Loading;
+
+/// A job due sooner is not packed while it waits: it would be unpacked at once, and to pack and
+/// unpack it takes about as long as to decide on it.
+pub(super) const PACK_AHEAD: Millis = Millis::from_secs(10);
 
 pub(super) type Map<K, V> = HashMap<K, V, foldhash::fast::FixedState>;
 
@@ -22,15 +27,28 @@ pub(super) fn new_map<K, V>(seed: u64) -> Map<K, V> {
     HashMap::with_hasher(foldhash::fast::FixedState::with_seed(seed))
 }
 
-/// A job in memory.
+/// A job in memory. There may be very many: 64 bytes, and a piece of memory for what was asked.
 #[derive(Debug)]
 pub(super) struct Entry {
-    pub(super) job: Arc<Job>,
+    pub(super) number: JobNumber,
+    pub(super) held: Held,
     pub(super) progress: Progress,
-    pub(super) state: JobState,
     pub(super) lease: Option<Box<Lease>>,
-    pub(super) queue: usize,
+    pub(super) queue: u32,
+    pub(super) state: JobState,
     pub(super) seat: Seat,
+    pub(super) lane: Lane,
+}
+
+const _: () = assert!(size_of::<Entry>() == 64, "a job in memory has not grown");
+
+/// What was asked for.
+#[derive(Debug)]
+pub(super) enum Held {
+    /// At hand: it is due, running, or will be soon.
+    Whole(Arc<Job>),
+    /// Out of the way: it waits.
+    Packed(Packed),
 }
 
 /// In which of its queue's lists a job is.
@@ -79,11 +97,11 @@ pub(super) struct Queue {
     pub(super) name: QueueName,
     pub(super) settings: QueueSettings,
     pub(super) counts: Counts,
-    pub(super) waiting: BTreeMap<Place, JobNumber>,
-    pub(super) holding: BTreeMap<Place, JobNumber>,
-    pub(super) ready: [BTreeMap<Place, JobNumber>; LANES],
-    pub(super) behind: BTreeMap<Place, JobNumber>,
-    pub(super) parked: BTreeMap<Place, JobNumber>,
+    pub(super) waiting: BTreeSet<Place>,
+    pub(super) holding: BTreeSet<Place>,
+    pub(super) ready: [BTreeSet<Place>; LANES],
+    pub(super) behind: BTreeSet<Place>,
+    pub(super) parked: BTreeSet<Place>,
     pub(super) meter: Meter,
     pub(super) running: u32,
     /// Every pending job at or before this place is in memory.
@@ -102,7 +120,7 @@ pub(super) struct Queue {
 pub(super) struct KeyState {
     /// The one whose turn it is: ready, parked, running, or waiting for its retry.
     pub(super) holder: Option<JobNumber>,
-    pub(super) behind: BTreeMap<Place, JobNumber>,
+    pub(super) behind: BTreeSet<Place>,
 }
 
 /// Why the shard wants to be called at an instant.
@@ -116,8 +134,43 @@ pub(super) enum Alarm {
 }
 
 impl Entry {
+    /// What was asked for, of a job that does not just wait.
+    pub(super) fn job(&self) -> &Arc<Job> {
+        match &self.held {
+            Held::Whole(job) => job,
+            Held::Packed(_) => unreachable!("only a job that waits is packed"),
+        }
+    }
+
+    pub(super) fn at(&self) -> usize {
+        self.queue as usize
+    }
+
     pub(super) fn place(&self) -> Place {
-        Place { due_at: self.progress.due_at, number: self.job.number }
+        Place { due_at: self.progress.due_at, number: self.number }
+    }
+
+    /// Its key and its id.
+    pub(super) fn name(&self) -> (Option<&str>, &str) {
+        match &self.held {
+            Held::Whole(job) => parts(&job.name),
+            Held::Packed(packed) => packed.name(),
+        }
+    }
+
+    pub(super) fn payload_bytes(&self) -> usize {
+        match &self.held {
+            Held::Whole(job) => job.payload.bytes.len(),
+            Held::Packed(packed) => packed.payload_bytes(),
+        }
+    }
+
+    /// When its alarm rings that it is too late to start: only a job that is due has one.
+    pub(super) fn expiry_alarm(&self) -> Option<(Timestamp, Alarm)> {
+        match &self.held {
+            Held::Whole(job) => job.expires_at.map(|at| (at, Alarm::Expiry(self.number))),
+            Held::Packed(_) => None,
+        }
     }
 
     /// Whether it counts against the window. Those behind a key do not: if they did, one blocked
@@ -128,17 +181,22 @@ impl Entry {
     }
 }
 
+/// The parts of a name that tell jobs of a queue apart.
+pub(super) fn parts(name: &JobName) -> (Option<&str>, &str) {
+    (name.key.as_ref().map(Key::as_str), name.id.as_str())
+}
+
 impl Queue {
     pub(super) fn new(name: QueueName) -> Self {
         Queue {
             name,
             settings: QueueSettings::default(),
             counts: Counts::default(),
-            waiting: BTreeMap::new(),
-            holding: BTreeMap::new(),
+            waiting: BTreeSet::new(),
+            holding: BTreeSet::new(),
             ready: Default::default(),
-            behind: BTreeMap::new(),
-            parked: BTreeMap::new(),
+            behind: BTreeSet::new(),
+            parked: BTreeSet::new(),
             meter: Meter::default(),
             running: 0,
             through: Place::LAST,
@@ -152,7 +210,7 @@ impl Queue {
     }
 
     /// The list for a seat, for the seats that are lists of the queue.
-    fn list(&mut self, seat: Seat, lane: Lane) -> Option<&mut BTreeMap<Place, JobNumber>> {
+    fn list(&mut self, seat: Seat, lane: Lane) -> Option<&mut BTreeSet<Place>> {
         match seat {
             Seat::Waiting => Some(&mut self.waiting),
             Seat::Holding => Some(&mut self.holding),
@@ -164,8 +222,8 @@ impl Queue {
     }
 
     pub(super) fn next_due(&self) -> Option<Timestamp> {
-        let waiting = self.waiting.first_key_value().map(|(place, _)| place.due_at);
-        let holding = self.holding.first_key_value().map(|(place, _)| place.due_at);
+        let waiting = self.waiting.first().map(|place| place.due_at);
+        let holding = self.holding.first().map(|place| place.due_at);
         match (waiting, holding) {
             (Some(a), Some(b)) => Some(a.min(b)),
             (a, b) => a.or(b),
@@ -185,6 +243,39 @@ impl Shard {
         at
     }
 
+    /// The job in memory that has this name.
+    pub(super) fn named(&self, name: &JobName) -> Option<JobNumber> {
+        let at = self.queue_ids.get(&name.queue)?;
+        self.jobs.named(*at as u32, parts(name))
+    }
+
+    /// What was asked for of a job in memory, wherever it sits.
+    pub(super) fn job_of(&self, entry: &Entry) -> Arc<Job> {
+        match &entry.held {
+            Held::Whole(job) => Arc::clone(job),
+            Held::Packed(packed) => {
+                Arc::new(packed.unpack(entry.number, &self.queues[entry.at()].name))
+            }
+        }
+    }
+
+    /// How a job that is to wait is held until then: packed if that is long, unless it holds its
+    /// key.
+    pub(super) fn hold(&self, job: &Arc<Job>, progress: Progress) -> Held {
+        let packs = progress.due_at > self.packs_from && !progress.holds_key;
+        let packed = if packs { Packed::new(job) } else { None };
+        packed.map_or_else(|| Held::Whole(Arc::clone(job)), Held::Packed)
+    }
+
+    /// A job that is due is wanted whole.
+    pub(super) fn unpack(&mut self, number: JobNumber) {
+        let Some(entry) = self.jobs.get_mut(number) else { return };
+        if let Held::Packed(packed) = &entry.held {
+            let job = packed.unpack(number, &self.queues[entry.at()].name);
+            entry.held = Held::Whole(Arc::new(job));
+        }
+    }
+
     /// The counts of a queue, to be changed: they will go with the next batch.
     pub(super) fn counts(&mut self, queue: usize) -> &mut Counts {
         self.touched.insert(queue);
@@ -193,20 +284,19 @@ impl Shard {
 
     /// Puts a job that has no seat into one.
     pub(super) fn sit(&mut self, number: JobNumber, seat: Seat) {
-        let Some(entry) = self.jobs.get_mut(&number) else {
+        let Some(entry) = self.jobs.get_mut(number) else {
             unreachable!("only jobs in memory sit");
         };
         entry.seat = seat;
-        let (place, at) = (entry.place(), entry.queue);
-        let lane = Lane::of(&entry.job.target);
+        let (place, at, lane) = (entry.place(), entry.at(), entry.lane);
         let queue = &mut self.queues[at];
         if entry.is_counted() {
             queue.in_memory += 1;
-            queue.bytes += entry.job.payload.bytes.len();
+            queue.bytes += entry.payload_bytes();
         }
         if let Some(list) = queue.list(seat, lane) {
-            let before = list.insert(place, number);
-            assert!(before.is_none(), "two jobs cannot have one place");
+            let free = list.insert(place);
+            assert!(free, "two jobs cannot have one place");
         }
         match seat {
             Seat::Waiting | Seat::Holding => self.set_due_alarm(at),
@@ -222,19 +312,19 @@ impl Shard {
 
     /// Takes a job out of its seat. It must be given another one, or leave.
     pub(super) fn rise(&mut self, number: JobNumber) {
-        let Some(entry) = self.jobs.get(&number) else {
+        let Some(entry) = self.jobs.get(number) else {
             unreachable!("only jobs in memory rise");
         };
-        let (place, at, seat) = (entry.place(), entry.queue, entry.seat);
-        let lane = Lane::of(&entry.job.target);
+        let (place, at) = (entry.place(), entry.at());
+        let (seat, lane) = (entry.seat, entry.lane);
         let queue = &mut self.queues[at];
         if entry.is_counted() {
             queue.in_memory -= 1;
-            queue.bytes -= entry.job.payload.bytes.len();
+            queue.bytes -= entry.payload_bytes();
         }
         if let Some(list) = queue.list(seat, lane) {
-            let removed = list.remove(&place);
-            assert!(removed == Some(number), "a job sits where it says it does");
+            let there = list.remove(&place);
+            assert!(there, "a job sits where it says it does");
         }
         match seat {
             Seat::Waiting | Seat::Holding => self.set_due_alarm(at),
@@ -245,9 +335,9 @@ impl Shard {
     }
 
     fn leave_line(&mut self, number: JobNumber) {
-        let Some(entry) = self.jobs.get(&number) else { return };
-        let Some(key) = entry.job.name.key.clone() else { return };
-        let (at, place) = (entry.queue, entry.place());
+        let Some(entry) = self.jobs.get(number) else { return };
+        let Some(key) = entry.job().name.key.clone() else { return };
+        let (at, place) = (entry.at(), entry.place());
         if let Some(state) = self.keys.get_mut(&(at, key)) {
             state.behind.remove(&place);
         }
@@ -270,9 +360,9 @@ impl Shard {
 
     /// A job that is due takes its turn in its key: it is ready, or behind an earlier one.
     pub(super) fn take_turn(&mut self, number: JobNumber) {
-        let Some(entry) = self.jobs.get(&number) else { return };
-        let (at, place) = (entry.queue, entry.place());
-        let Some(key) = entry.job.name.key.clone() else {
+        let Some(entry) = self.jobs.get(number) else { return };
+        let (at, place) = (entry.at(), entry.place());
+        let Some(key) = entry.job().name.key.clone() else {
             return self.sit(number, Seat::Ready);
         };
         let state = self.keys.entry((at, key)).or_default();
@@ -285,7 +375,7 @@ impl Shard {
             Some(holder) => {
                 // One that has been tried and blocks its key is not overtaken, however late its
                 // next try is due.
-                let ahead = self.jobs.get(&holder).is_some_and(|other| {
+                let ahead = self.jobs.get(holder).is_some_and(|other| {
                     place < other.place()
                         && matches!(other.seat, Seat::Ready | Seat::Parked)
                         && !other.progress.holds_key
@@ -299,27 +389,27 @@ impl Shard {
     fn overtake(&mut self, number: JobNumber, holder: JobNumber) {
         self.rise(holder);
         self.fall_in(holder);
-        let entry = &self.jobs[&number];
-        if let Some(key) = entry.job.name.key.clone() {
-            self.keys.entry((entry.queue, key)).or_default().holder = Some(number);
+        let entry = &self.jobs[number];
+        if let Some(key) = entry.job().name.key.clone() {
+            self.keys.entry((entry.at(), key)).or_default().holder = Some(number);
         }
         self.sit(number, Seat::Ready);
     }
 
     fn fall_in(&mut self, number: JobNumber) {
-        let entry = &self.jobs[&number];
-        if let Some(key) = entry.job.name.key.clone() {
+        let entry = &self.jobs[number];
+        if let Some(key) = entry.job().name.key.clone() {
             let place = entry.place();
-            self.keys.entry((entry.queue, key)).or_default().behind.insert(place, number);
+            self.keys.entry((entry.at(), key)).or_default().behind.insert(place);
         }
         self.sit(number, Seat::BehindKey);
     }
 
     /// Makes a job the holder of its key, whatever was before: recovery, and leases.
     pub(super) fn hold_key(&mut self, number: JobNumber) {
-        let entry = &self.jobs[&number];
-        let Some(key) = entry.job.name.key.clone() else { return };
-        let state = self.keys.entry((entry.queue, key)).or_default();
+        let entry = &self.jobs[number];
+        let Some(key) = entry.job().name.key.clone() else { return };
+        let state = self.keys.entry((entry.at(), key)).or_default();
         assert!(
             state.holder.is_none() || state.holder == Some(number),
             "a key is held by one job at a time"
@@ -329,20 +419,22 @@ impl Shard {
 
     /// A job gives its key up, if it held it: the next in line is ready.
     pub(super) fn release_key(&mut self, number: JobNumber) {
-        let Some(entry) = self.jobs.get(&number) else { return };
-        let Some(key) = entry.job.name.key.clone() else { return };
-        let at = (entry.queue, key);
+        let Some(entry) = self.jobs.get(number) else { return };
+        // One that waits and was never tried has not had its turn.
+        let Held::Whole(job) = &entry.held else { return };
+        let Some(key) = job.name.key.clone() else { return };
+        let at = (entry.at(), key);
         let Some(state) = self.keys.get_mut(&at) else { return };
         if state.holder != Some(number) {
             return;
         }
         state.holder = None;
-        let Some((_, next)) = state.behind.pop_first() else {
+        let Some(Place { number: next, .. }) = state.behind.pop_first() else {
             self.keys.remove(&at);
             return;
         };
         state.holder = Some(next);
-        assert!(self.jobs[&next].seat == Seat::BehindKey, "who waits for a key sits behind it");
+        assert!(self.jobs[next].seat == Seat::BehindKey, "who waits for a key sits behind it");
         self.rise(next);
         self.sit(next, Seat::Ready);
     }

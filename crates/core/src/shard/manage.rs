@@ -7,10 +7,13 @@ use alloc::sync::Arc;
 use crate::change::Change;
 use crate::effect::{Answer, Effect};
 use crate::error::Rejection;
+use crate::id::JobNumber;
 use crate::input::{Edit, Request, Ticket};
 use crate::job::{
-    AttemptEnd, Finish, Job, JobSpec, JobState, JobView, Outcome, Progress, check_due,
+    AttemptEnd, AttemptRecord, Finish, Job, JobSpec, JobState, JobView, Outcome, Payload, Progress,
+    check_due,
 };
+use crate::limits;
 use crate::time::Timestamp;
 
 use super::Shard;
@@ -31,6 +34,9 @@ impl Shard {
             Request::Show(_) => self.existing(&subject).map(Answer::Job),
             Request::Edit { edit, .. } => self.edit(now, &subject, *edit),
             Request::Cancel(_) => self.cancel(now, &subject),
+            Request::Complete { number, result, .. } => {
+                self.complete(now, &subject, number, result)
+            }
             Request::RunNow(_) => self.run_now(now, &subject),
             Request::Replay(_) => self.replay(now, &subject),
             Request::Forget(_) => self.forget(&subject),
@@ -42,8 +48,8 @@ impl Shard {
     /// What stands under the name, as people see it.
     pub(super) fn standing(&self, subject: &Subject) -> Option<JobView> {
         match subject {
-            Subject::Here(number) => self.jobs.get(number).map(|entry| JobView {
-                job: Arc::clone(&entry.job),
+            Subject::Here(number) => self.jobs.get(*number).map(|entry| JobView {
+                job: self.job_of(entry),
                 state: entry.state,
                 progress: entry.progress,
                 lease: entry.lease.clone(),
@@ -136,10 +142,7 @@ impl Shard {
             }
             JobState::Scheduled | JobState::Ready | JobState::Running => {}
         }
-        let ended = view.lease.as_ref().map(|lease| {
-            self.effects.push_back(Effect::Abandon(lease.token));
-            Box::new(super::finish::record(lease, now, AttemptEnd::Cancelled, None))
-        });
+        let ended = self.cut_short(now, &view, AttemptEnd::Cancelled);
         let finish = Box::new(Finish {
             outcome: Outcome::Cancelled,
             at: now,
@@ -156,6 +159,57 @@ impl Shard {
         });
         let state = JobState::Cancelled;
         Ok(Answer::Job(JobView { state, lease: None, finish: Some(finish), ..view }))
+    }
+
+    /// Whoever runs the job hears that it need not, and the attempt ends like this.
+    fn cut_short(
+        &mut self,
+        now: Timestamp,
+        view: &JobView,
+        end: AttemptEnd,
+    ) -> Option<Box<AttemptRecord>> {
+        let lease = view.lease.as_ref()?;
+        self.effects.push_back(Effect::Abandon(lease.token));
+        Some(Box::new(super::finish::record(lease, now, end, None)))
+    }
+
+    /// The work was committed elsewhere, once and for all: whoever runs the job now is in vain, and
+    /// one that waits for another try needs none.
+    fn complete(
+        &mut self,
+        now: Timestamp,
+        subject: &Subject,
+        number: JobNumber,
+        result: Option<Payload>,
+    ) -> Result<Answer, Rejection> {
+        if let Some(result) = &result {
+            result.check("result", limits::RESULT_BYTES_MAX)?;
+        }
+        let view = self.existing(subject)?;
+        if view.job.number != number {
+            return Err(Rejection::NoSuchJob);
+        }
+        match view.state {
+            JobState::Succeeded => return Ok(Answer::Done),
+            state if state.is_final() => {
+                let hint = "its work was done all the same";
+                return Err(Rejection::WrongState { state: state.as_str(), hint });
+            }
+            _ => {}
+        }
+        let ended = self.cut_short(now, &view, AttemptEnd::Succeeded);
+        let running = view.lease.as_ref().map(|lease| lease.attempt);
+        let attempts = running.unwrap_or(view.progress.attempts);
+        let finish = Box::new(super::finish::success(&view.job, now, result));
+        let progress = Progress { attempts, ..view.progress };
+        self.change(Change::JobFinished {
+            job: view.job,
+            progress,
+            finish,
+            ended,
+            keep_payload: false,
+        });
+        Ok(Answer::Done)
     }
 
     fn replay(&mut self, now: Timestamp, subject: &Subject) -> Result<Answer, Rejection> {

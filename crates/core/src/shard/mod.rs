@@ -14,30 +14,35 @@ mod dispatch;
 mod finish;
 mod index;
 mod manage;
+mod packed;
 mod schedules;
 mod submit;
+mod table;
 mod ticks;
 mod views;
 mod window;
 
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
+use alloc::string::ToString as _;
 use alloc::vec::Vec;
 
 use crate::change::Change;
 use crate::effect::{Answer, Effect};
 use crate::error::Rejection;
 use crate::id::{
-    Epoch, HandlerName, JobName, JobNumber, QueueName, ScheduleId, ShardId, Token, WorkerName,
+    Epoch, HandlerName, JobName, JobNumber, LetterId, QueueName, ScheduleId, ShardId, Token,
+    WorkerName,
 };
 use crate::input::{Input, Request, Ticket};
-use crate::job::{JobState, Lease, Outcome, Target};
+use crate::job::{JobState, Lease, Outcome};
 use crate::limits;
 use crate::queue::Counts;
 use crate::schedule::{ScheduleCounts, earlier};
 use crate::time::{Millis, Timestamp};
 
 use backfill::Recall;
-use index::{Alarm, Entry, KeyState, Map, Queue, new_map};
+use index::{Alarm, KeyState, Map, Queue, new_map};
+use table::{CountedMap, Jobs};
 use ticks::Scheduled;
 
 /// What an operator may set about a shard.
@@ -96,9 +101,10 @@ pub struct Shard {
     next_number: JobNumber,
     next_counter: u64,
 
-    jobs: Map<JobNumber, Entry>,
-    names: Map<JobName, JobNumber>,
-    tokens: Map<Token, JobNumber>,
+    jobs: Jobs,
+    /// Jobs due later than this are packed while they wait. No rule depends on it.
+    packs_from: Timestamp,
+    tokens: CountedMap<Token, JobNumber>,
     queues: Vec<Queue>,
     queue_ids: BTreeMap<QueueName, usize>,
     /// The queues that have jobs in the store only.
@@ -126,10 +132,12 @@ pub struct Shard {
     handlers_running: u32,
     /// Ended leases and how their jobs ended, oldest first: a repeated acknowledgement is
     /// answered as the first was.
-    finished: Map<Token, Outcome>,
+    finished: CountedMap<Token, Outcome>,
     finished_order: VecDeque<Token>,
     /// Requests that wait until the store has said what it has under a name.
     finds: BTreeMap<JobName, window::Find>,
+    /// Letters whose requests were not answered yet.
+    letters: BTreeMap<Ticket, LetterId>,
     /// Running pushes of an earlier life of this node: nobody saw how they ended.
     unresolved: Vec<JobNumber>,
     store_full: bool,
@@ -151,9 +159,9 @@ impl Shard {
             config,
             next_number: JobNumber(snapshot.next_number.0.max(1)),
             next_counter: 1,
-            jobs: new_map(seed),
-            names: new_map(seed),
-            tokens: new_map(seed),
+            jobs: Jobs::new(seed),
+            packs_from: Timestamp::MAX,
+            tokens: CountedMap::default(),
             queues: Vec::new(),
             queue_ids: BTreeMap::new(),
             far: BTreeSet::new(),
@@ -170,9 +178,10 @@ impl Shard {
             ready_jobs: [0; index::LANES],
             pushes_running: 0,
             handlers_running: 0,
-            finished: new_map(seed),
+            finished: CountedMap::default(),
             finished_order: VecDeque::new(),
             finds: BTreeMap::new(),
+            letters: BTreeMap::new(),
             unresolved: Vec::new(),
             store_full: false,
             draining: false,
@@ -189,12 +198,23 @@ impl Shard {
         shard
     }
 
-    /// Takes in what happened. Effects come out of [`Shard::poll_effect`] afterwards.
+    /// Takes in what happened, and does what follows from it and from the time. Effects come out
+    /// of [`Shard::poll_effect`] afterwards.
     pub fn handle(&mut self, now: Timestamp, input: Input) {
+        self.take_in(now, input);
+        self.advance(now);
+    }
+
+    /// Takes in what happened and nothing more, for a caller who has more to tell at this moment:
+    /// what follows, such as handing out, is then done once for all of it. [`Shard::advance`]
+    /// must come after the last.
+    pub fn take_in(&mut self, now: Timestamp, input: Input) {
+        self.packs_from = now.plus(index::PACK_AHEAD);
         self.resolve_unknown(now);
         match input {
             Input::Tick => {}
             Input::Request { ticket, request } => self.request(now, ticket, request),
+            Input::Letter { ticket, id, request } => self.letter(now, ticket, id, request),
             Input::Delivered { token, report, random } => {
                 self.delivered(now, token, report, random);
             }
@@ -208,7 +228,29 @@ impl Shard {
             Input::StoreFull(full) => self.store_full = full,
             Input::Drain => self.draining = true,
         }
-        self.advance(now);
+    }
+
+    /// Does everything that follows from the time and from what was taken in.
+    pub fn advance(&mut self, now: Timestamp) {
+        self.packs_from = now.plus(index::PACK_AHEAD);
+        let mut budget = ticks::BUDGET;
+        loop {
+            self.tick_schedules(now, &mut budget);
+            while let Some((at, alarm)) = self.alarms.first().copied() {
+                if at > now {
+                    break;
+                }
+                self.alarms.pop_first();
+                self.ring(now, alarm);
+            }
+            self.dispatch(now);
+            // A job that ended just now may be what a tick waits for.
+            if self.ended_runs.is_empty() {
+                break;
+            }
+        }
+        self.load_windows();
+        self.wake_workers();
     }
 
     /// The next thing to be done, until there is none.
@@ -251,28 +293,6 @@ impl Shard {
     /// How many deliveries of this node itself (not of pulling workers) are under way.
     pub fn deliveries_running(&self) -> u32 {
         self.pushes_running + self.handlers_running
-    }
-
-    /// Everything that follows from the time and from what was just changed.
-    fn advance(&mut self, now: Timestamp) {
-        let mut budget = ticks::BUDGET;
-        loop {
-            self.tick_schedules(now, &mut budget);
-            while let Some((at, alarm)) = self.alarms.first().copied() {
-                if at > now {
-                    break;
-                }
-                self.alarms.pop_first();
-                self.ring(now, alarm);
-            }
-            self.dispatch(now);
-            // A job that ended just now may be what a tick waits for.
-            if self.ended_runs.is_empty() {
-                break;
-            }
-        }
-        self.load_windows();
-        self.wake_workers();
     }
 
     fn ring(&mut self, now: Timestamp, alarm: Alarm) {
@@ -324,6 +344,7 @@ impl Shard {
             | Request::Show(_)
             | Request::Edit { .. }
             | Request::Cancel(_)
+            | Request::Complete { .. }
             | Request::RunNow(_)
             | Request::Replay(_)
             | Request::Forget(_) => unreachable!("requests about a job have a subject"),
@@ -340,7 +361,30 @@ impl Shard {
         self.effects.push_back(Effect::Persist(change));
     }
 
+    /// A request that was written into the store: whatever is answered, [`Shard::reply`] sees to
+    /// the letter.
+    fn letter(
+        &mut self,
+        now: Timestamp,
+        ticket: Ticket,
+        id: LetterId,
+        request: Result<Request, Rejection>,
+    ) {
+        self.letters.insert(ticket, id);
+        match request {
+            Ok(request) => self.request(now, ticket, request),
+            Err(rejection) => self.reply(ticket, Err(rejection)),
+        }
+    }
+
     fn reply(&mut self, ticket: Ticket, answer: Result<Answer, Rejection>) {
+        if let Some(id) = self.letters.remove(&ticket) {
+            let refusal = answer.as_ref().err();
+            if !refusal.is_some_and(Rejection::is_passing) {
+                let refused = refusal.map(|why| why.to_string().into());
+                self.change(Change::LetterTaken { id, refused });
+            }
+        }
         if ticket != Ticket::NOBODY {
             self.effects.push_back(Effect::Reply { ticket, answer });
         }
@@ -348,9 +392,9 @@ impl Shard {
 
     fn note_unresolved(&mut self) {
         let mut unresolved: Vec<JobNumber> = Vec::new();
-        for (number, entry) in &self.jobs {
-            if entry.state == JobState::Running && entry.job.target != Target::Worker {
-                unresolved.push(*number);
+        for entry in self.jobs.iter() {
+            if entry.state == JobState::Running && entry.lane != index::Lane::Pull {
+                unresolved.push(entry.number);
             }
         }
         // The map's own order must not be seen outside.
@@ -360,7 +404,7 @@ impl Shard {
 
     fn lease_of(&self, token: Token) -> Option<(JobNumber, &Lease)> {
         let number = *self.tokens.get(&token)?;
-        let lease = self.jobs.get(&number)?.lease.as_ref()?;
+        let lease = self.jobs.get(number)?.lease.as_ref()?;
         Some((number, lease))
     }
 }
@@ -371,6 +415,7 @@ fn subject_of(request: &Request) -> Option<&JobName> {
         Request::Submit(submission) => Some(&submission.name),
         Request::Show(name)
         | Request::Edit { name, .. }
+        | Request::Complete { name, .. }
         | Request::Cancel(name)
         | Request::RunNow(name)
         | Request::Replay(name)

@@ -119,7 +119,7 @@ impl Shard {
     ) -> Arc<Job> {
         Arc::new(Job {
             number: self.next_number,
-            name,
+            name: JobName { queue: self.known(name.queue), ..name },
             submitted_at: now,
             scheduled_for: due_at,
             payload: spec.payload,
@@ -134,6 +134,11 @@ impl Shard {
             occurrence,
             fingerprint,
         })
+    }
+
+    /// The same name, shared with all jobs of the queue.
+    fn known(&self, queue: QueueName) -> QueueName {
+        self.queue_ids.get_key_value(&queue).map_or(queue, |(known, _)| known.clone())
     }
 }
 

@@ -146,7 +146,7 @@ impl Shard {
         }
         let (id, due_at) = (schedule.tick_job(at), schedule.due_of(at));
         // Of a schedule that was removed and put again at its tick, the job may be there already.
-        let standing = self.names.get(&job_name(&schedule, id.clone())).copied();
+        let standing = self.named(&job_name(&schedule, id.clone()));
         let number =
             standing.unwrap_or_else(|| self.make_job(now, &schedule, id, at, due_at).number);
         state.progress.fired += 1;

@@ -1,6 +1,7 @@
 //! Looking at queues and leases.
 
 use alloc::boxed::Box;
+use alloc::collections::BTreeSet;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
@@ -45,10 +46,10 @@ impl Shard {
         let mut numbers: Vec<JobNumber> = self.tokens.values().copied().collect();
         numbers.sort_unstable();
         let leases = numbers.into_iter().filter_map(|number| {
-            let entry = self.jobs.get(&number)?;
+            let entry = self.jobs.get(number)?;
             let lease = entry.lease.as_deref()?.clone();
             let due_at = entry.progress.due_at;
-            Some(Delivery { job: Arc::clone(&entry.job), lease, due_at })
+            Some(Delivery { job: Arc::clone(entry.job()), lease, due_at })
         });
         Answer::Leases(leases.take(limit).collect())
     }
@@ -56,7 +57,7 @@ impl Shard {
 
 fn view(queue: &Queue) -> QueueView {
     let lists = queue.ready.iter().chain([&queue.behind, &queue.parked]);
-    let oldest = lists.clone().filter_map(|list| list.first_key_value()).min();
+    let oldest = lists.clone().filter_map(BTreeSet::first).min();
     let ready = lists.map(|list| list.len() as u64).sum();
     QueueView {
         name: queue.name.clone(),
@@ -66,6 +67,6 @@ fn view(queue: &Queue) -> QueueView {
         in_memory: ready
             + (queue.waiting.len() + queue.holding.len()) as u64
             + u64::from(queue.running),
-        oldest_ready: oldest.map(|(place, _)| place.due_at),
+        oldest_ready: oldest.map(|place| place.due_at),
     }
 }

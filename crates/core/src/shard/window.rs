@@ -75,8 +75,8 @@ impl Shard {
             find.waiting.push((ticket, request));
             return;
         }
-        if let Some(number) = self.names.get(name) {
-            let subject = Subject::Here(*number);
+        if let Some(number) = self.named(name) {
+            let subject = Subject::Here(number);
             return self.decide(now, ticket, request, subject);
         }
         if matches!(&request, Request::Submit(submission) if submission.fresh_id) {
@@ -89,8 +89,9 @@ impl Shard {
 
     /// The store said what it has under a name.
     pub(super) fn found(&mut self, now: Timestamp, name: &JobName, found: Option<Found>) {
+        let here = self.named(name);
         let Some(find) = self.finds.get_mut(name) else { return };
-        if find.disturbed && !self.names.contains_key(name) {
+        if find.disturbed && here.is_none() {
             find.disturbed = false;
             self.effects.push_back(Effect::Find(name.clone()));
             return;
@@ -98,8 +99,8 @@ impl Shard {
         let Some(find) = self.finds.remove(name) else { return };
         let mut waiting = find.waiting.into_iter();
         if let Some((ticket, request)) = waiting.next() {
-            let subject = match (self.names.get(name), found) {
-                (Some(number), _) => Subject::Here(*number),
+            let subject = match (here, found) {
+                (Some(number), _) => Subject::Here(number),
                 (None, Some(Found::Live(job, progress))) => Subject::Far(job, progress),
                 (None, Some(Found::Finished(job, progress, finish))) => {
                     Subject::Finished(job, progress, finish)
@@ -150,25 +151,23 @@ impl Shard {
     /// Lets the last jobs of a queue go while it has more in memory than it may.
     pub(super) fn shrink_window(&mut self, at: usize) {
         while self.is_full(at) {
-            let Some((place, number)) = self.last_to_go(at) else { return };
-            if !self.is_full_without(at, number) {
+            let Some(place) = self.last_to_go(at) else { return };
+            if !self.is_full_without(at, place.number) {
                 return;
             }
-            self.evict(at, place, number);
+            self.evict(at, place);
         }
     }
 
     /// Always the very last one: a key's jobs then leave from the back of their line. But not one
     /// that holds its key after a try, since the next of the key would take its turn.
-    fn last_to_go(&self, at: usize) -> Option<(Place, JobNumber)> {
+    fn last_to_go(&self, at: usize) -> Option<Place> {
         let queue = &self.queues[at];
         let [pull, push, handler] = &queue.ready;
         let lists = [&queue.waiting, pull, push, handler, &queue.behind, &queue.parked];
-        let may_go = |number: &JobNumber| !self.jobs[number].progress.holds_key;
-        let lasts = lists
-            .into_iter()
-            .filter_map(|list| list.iter().rev().find(|(_, number)| may_go(number)));
-        lasts.max().map(|(place, number)| (*place, *number))
+        let may_go = |place: &&Place| !self.jobs[place.number].progress.holds_key;
+        let lasts = lists.into_iter().filter_map(|list| list.iter().rev().find(may_go));
+        lasts.max().copied()
     }
 
     fn is_full(&self, at: usize) -> bool {
@@ -182,8 +181,8 @@ impl Shard {
     fn is_full_without(&self, at: usize, number: JobNumber) -> bool {
         let queue = &self.queues[at];
         let (jobs_max, bytes_max) = self.allowance();
-        let entry = &self.jobs[&number];
-        let size = if entry.is_counted() { entry.job.payload.bytes.len() } else { 0 };
+        let entry = &self.jobs[number];
+        let size = if entry.is_counted() { entry.payload_bytes() } else { 0 };
         queue.in_memory > jobs_max || queue.bytes - size >= bytes_max
     }
 
@@ -196,7 +195,8 @@ impl Shard {
         (jobs_max, (bytes / queues).max(bytes.min(SHARE_BYTES_MIN)))
     }
 
-    fn evict(&mut self, at: usize, place: Place, number: JobNumber) {
+    fn evict(&mut self, at: usize, place: Place) {
+        let number = place.number;
         let queue = &mut self.queues[at];
         queue.through = place_before(place);
         self.far.insert(at);
@@ -205,12 +205,10 @@ impl Shard {
         }
         self.rise(number);
         self.release_key(number);
-        if let Some(entry) = self.jobs.remove(&number) {
-            self.names.remove(&entry.job.name);
-            if let Some(expiry) = entry.job.expires_at {
-                self.alarms.remove(&(expiry, super::index::Alarm::Expiry(number)));
-            }
+        if let Some(alarm) = self.jobs[number].expiry_alarm() {
+            self.alarms.remove(&alarm);
         }
+        self.jobs.remove(number);
     }
 
     /// Asks for the next page of every queue that runs low.
@@ -257,9 +255,13 @@ impl Shard {
         let fresh = jobs.into_iter().filter(|(job, _)| !loading.changed.contains_key(&job.number));
         let changed = loading.changed.values().flatten().cloned();
         let all: Vec<_> = fresh.chain(changed).collect();
-        for (job, progress) in all {
+        for (mut job, progress) in all {
+            // Read from the store, each has a name of the queue to itself: one will do.
+            if let Some(job) = Arc::get_mut(&mut job) {
+                job.name.queue = self.queues[at].name.clone();
+            }
             let place = Place { due_at: progress.due_at, number: job.number };
-            if place <= through && !self.jobs.contains_key(&job.number) {
+            if place <= through && !self.jobs.contains(job.number) {
                 self.enter_memory(at, &job, progress);
             }
         }

@@ -135,6 +135,7 @@ impl fmt::Debug for Step {
 pub(crate) enum Verb {
     Show,
     Cancel,
+    Complete,
     RunNow,
     Replay,
     Forget,
@@ -200,8 +201,15 @@ fn step(rng: &mut Rng, names: &Names) -> Step {
     }
 }
 
-const VERBS: [Verb; 6] =
-    [Verb::Show, Verb::Cancel, Verb::Cancel, Verb::RunNow, Verb::Replay, Verb::Forget];
+const VERBS: [Verb; 7] = [
+    Verb::Show,
+    Verb::Cancel,
+    Verb::Cancel,
+    Verb::Complete,
+    Verb::RunNow,
+    Verb::Replay,
+    Verb::Forget,
+];
 
 fn queue(rng: &mut Rng, names: &Names) -> QueueName {
     queue_name(QUEUES[rng.below(names.queues) as usize])

@@ -159,6 +159,10 @@ impl Model {
             Input::StoreFull(full) => self.full = *full,
             Input::Drain => self.draining = true,
             Input::Request { ticket, request } => self.request(*ticket, request),
+            Input::Letter { ticket, request, .. } => {
+                let request = request.as_ref().expect("the model writes what can be understood");
+                self.request(*ticket, request);
+            }
             Input::Tick
             | Input::Found { .. }
             | Input::Loaded { .. }
@@ -181,6 +185,7 @@ impl Model {
             Request::Show(_)
             | Request::Edit { .. }
             | Request::Cancel(_)
+            | Request::Complete { .. }
             | Request::RunNow(_)
             | Request::Replay(_)
             | Request::Forget(_) => drop(self.waiting.insert(ticket, request.clone())),

@@ -1,7 +1,7 @@
 //! What requests do to the model, and what follows the end of an attempt.
 
 use hence_core::error::Rejection;
-use hence_core::id::{JobId, JobName};
+use hence_core::id::{JobId, JobName, JobNumber};
 use hence_core::input::{Edit, Nack, Request};
 use hence_core::job::{JobSpec, KeyOnFailure, OnConflict, Outcome, Submission};
 use hence_core::retry::Backoff;
@@ -54,6 +54,7 @@ impl Model {
             Request::Show(name) => self.existing(name).map(|job| Expected::Job(job.seen())),
             Request::Edit { name, edit } => self.edit(name, edit),
             Request::Cancel(name) => self.cancel(name),
+            Request::Complete { name, number, .. } => self.complete(name, *number),
             Request::RunNow(name) => self.run_now(name),
             Request::Replay(name) => self.replay(name),
             Request::Forget(name) => self.forget(name),
@@ -193,6 +194,29 @@ impl Model {
                 Ok(Expected::Job(self.finish(job.number, Outcome::Cancelled).seen()))
             }
         }
+    }
+
+    fn complete(&mut self, name: &JobName, number: JobNumber) -> Result<Expected, Rejection> {
+        let job = self.existing(name)?;
+        match job.life {
+            _ if job.number != number.0 => Err(Rejection::NoSuchJob),
+            Life::Ended { outcome: Outcome::Succeeded, .. } => Ok(Expected::Done),
+            Life::Ended { .. } => Err(wrong_state(&job, "its work was done all the same")),
+            Life::Waiting => {
+                self.finish(job.number, Outcome::Succeeded);
+                Ok(Expected::Done)
+            }
+            Life::Running { .. } => {
+                self.succeed(job.number);
+                Ok(Expected::Done)
+            }
+        }
+    }
+
+    /// The number of a job that has or had this name.
+    pub(crate) fn number_of(&self, name: &JobName) -> Option<JobNumber> {
+        let job = self.jobs.iter().find(|job| job.name == *name)?;
+        Some(JobNumber(job.number))
     }
 
     fn run_now(&mut self, name: &JobName) -> Result<Expected, Rejection> {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use hence_core::change::Change;
 use hence_core::effect::Effect;
-use hence_core::id::{HandlerName, JobNumber, QueueName, ScheduleId, Token, WorkerName};
+use hence_core::id::{HandlerName, JobNumber, LetterId, QueueName, ScheduleId, Token, WorkerName};
 use hence_core::input::{Edit, Input, Report, Request};
 use hence_core::job::{JobSpec, Target};
 use hence_core::queue::QueueSettings;
@@ -128,6 +128,13 @@ impl Run {
                 match verb {
                     Verb::Show => Request::Show(name),
                     Verb::Cancel => Request::Cancel(name),
+                    // Now and then one that was, under this name, is meant.
+                    Verb::Complete => {
+                        let number = self.model.number_of(&name)?;
+                        let request = Ok(Request::Complete { name, number, result: None });
+                        let (ticket, id) = (self.world.ticket(), LetterId(number.0));
+                        return Some(Input::Letter { ticket, id, request });
+                    }
                     Verb::RunNow => Request::RunNow(name),
                     Verb::Replay => Request::Replay(name),
                     Verb::Forget => Request::Forget(name),

@@ -1,7 +1,10 @@
 //! Limits, pauses, handlers that are not there, a full store, a shutdown.
 
+use hence_core::change::Change;
+use hence_core::effect::Effect;
 use hence_core::error::Rejection;
-use hence_core::input::{Input, Report, Request};
+use hence_core::input::{Input, Report, Request, Ticket};
+use hence_core::job::Submission;
 use hence_core::queue::{QueueSettings, Rate};
 use hence_core::shard::Config;
 
@@ -50,6 +53,26 @@ fn a_queue_runs_so_many_at_once() {
     assert_eq!(world.take_ids(), [""; 0], "pulled and pushed jobs share the limit");
     world.succeed(first);
     assert_eq!(world.delivered(), ["c"]);
+}
+
+#[test]
+fn what_was_taken_in_together_is_handed_out_together() {
+    let mut world = world();
+    for (id, ticket) in [("a", 1), ("b", 2), ("c", 3)] {
+        let submission = Submission { fresh_id: true, ..push(id).0 };
+        let request = Request::Submit(Box::new(submission));
+        world.shard.take_in(world.now, Input::Request { ticket: Ticket(ticket), request });
+    }
+    let puts: Vec<Effect> = std::iter::from_fn(|| world.shard.poll_effect()).collect();
+    let follows = |effect: &Effect| !matches!(effect, Effect::Persist(_) | Effect::Reply { .. });
+    assert!(!puts.iter().any(follows) && puts.len() == 6, "{puts:?}");
+    world.shard.advance(world.now);
+    let effects: Vec<Effect> = std::iter::from_fn(|| world.shard.poll_effect()).collect();
+    let [Effect::Persist(Change::LeasesGranted { leases, .. }), sent @ ..] = &effects[..] else {
+        panic!("one fact for all of them: {effects:?}");
+    };
+    assert_eq!((leases.len(), sent.len()), (3, 3));
+    assert!(sent.iter().all(|effect| matches!(effect, Effect::Deliver(_))), "{sent:?}");
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use hence_core::change::{Change, LeaseGrant, Place};
-use hence_core::id::{JobName, JobNumber, QueueName, ScheduleId, Token, WorkerName};
+use hence_core::id::{JobName, JobNumber, LetterId, QueueName, ScheduleId, Token, WorkerName};
 use hence_core::input::Found;
 use hence_core::job::{
     AttemptEnd, AttemptRecord, Finish, Job, Lease, Outcome, Payload, Progress, key_of,
@@ -40,6 +40,8 @@ pub(crate) struct Disk {
     pub(crate) occurrences: Vec<OccurrenceRecord>,
     /// Records that were forgotten, or went with their schedule.
     pub(crate) gone: Vec<OccurrenceRecord>,
+    /// Letters that were dealt with, and why nothing came of them.
+    pub(crate) letters: Vec<(LetterId, Option<Arc<str>>)>,
     /// As the shard said.
     pub(crate) counts: BTreeMap<QueueName, Counts>,
     pub(crate) next_number: JobNumber,
@@ -97,8 +99,7 @@ impl Disk {
             }
             Change::ScheduleRemoved { id } => {
                 self.schedules.remove(id).expect("only what is there is removed");
-                let removed = self.occurrences.extract_if(.., |record| record.schedule == *id);
-                self.gone.extend(removed);
+                self.forget_records(|record| record.schedule == *id);
             }
             Change::OccurrenceRecorded { record } => {
                 let twin = |other: &&OccurrenceRecord| {
@@ -108,16 +109,18 @@ impl Disk {
                 self.occurrences.push(record.clone());
             }
             Change::LedgerForgotten { schedule, before } => {
-                let old = |record: &mut OccurrenceRecord| {
-                    record.schedule == *schedule && record.last < *before
-                };
-                let removed = self.occurrences.extract_if(.., old);
-                self.gone.extend(removed);
+                self.forget_records(|record| record.schedule == *schedule && record.last < *before);
             }
             Change::QueuePut { name, settings } => {
                 self.queues.insert(name.clone(), settings.clone());
             }
+            Change::LetterTaken { id, refused } => self.letters.push((*id, refused.clone())),
         }
+    }
+
+    fn forget_records(&mut self, which: impl Fn(&OccurrenceRecord) -> bool) {
+        let removed = self.occurrences.extract_if(.., |record| which(record));
+        self.gone.extend(removed);
     }
 
     fn put(&mut self, job: &Arc<Job>, progress: Progress) {

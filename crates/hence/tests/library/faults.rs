@@ -68,8 +68,13 @@ async fn p1_p4_a_store_that_comes_and_goes_loses_nothing_and_doubles_nothing() {
 
 #[tokio::test]
 async fn p1_p4_a_store_that_fails_at_random_loses_nothing_and_doubles_nothing() {
-    let faults =
-        Faults { delayed: 0.5, delay_polls_max: 20, refused: 0.15, timed_out: 0.15, lost: 0.0 };
+    let faults = Faults {
+        delayed: 0.5,
+        delay_polls_max: 20,
+        refused: 0.15,
+        timed_out: 0.15,
+        ..Faults::default()
+    };
     for seed in 1..=4 {
         let seen = Seen::default();
         let store = Arc::new(Faulty::new(Arc::new(MemoryStore::new(1)), seed, faults));
@@ -266,6 +271,18 @@ async fn p1_after_a_fatal_read_nothing_is_acknowledged_or_delivered() {
     hence.clock().advance(HOUR);
     assert!(within(hence.settle()).await.is_err());
     assert!(seen.calls().is_empty());
+}
+
+#[tokio::test]
+async fn p1_a_store_that_breaks_down_by_itself_ends_it_though_nobody_asks_for_anything() {
+    let store = scripted();
+    let (builder, mut tells) = fatal_calls(Builder::new(store.clone()));
+    // The system's clock: it looks around by itself.
+    let hence = builder.start().await.unwrap();
+    store.break_down(ErrorKind::Fatal);
+    let told = tokio::time::timeout(std::time::Duration::from_secs(1), tells.recv()).await;
+    assert_eq!(told, Ok(Some(ErrorKind::Fatal)), "within a second");
+    assert!(matches!(hence.client().add(note("after")).await, Err(Error::Stopped)));
 }
 
 #[tokio::test]

@@ -10,6 +10,7 @@ mod handlers;
 mod herd;
 mod http;
 mod keys;
+mod letters;
 mod pull;
 mod queues;
 mod schedules;

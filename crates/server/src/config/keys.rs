@@ -59,7 +59,15 @@ keys! {
     data "HENCE_DATA" "./hence-data" false
         "Directory in which jobs are kept.";
     store "HENCE_STORE" "" false
-        "Where jobs are kept instead: `embedded:PATH`, or `memory:` to forget them at the end.";
+        "Where jobs are kept instead: `embedded:PATH`, `postgres://ROLE@HOST/DATABASE`, \
+         `mysql://USER@HOST/DATABASE`, or `memory:` to forget them at the end.";
+    move_to "HENCE_MOVE_TO" "" false
+        "Where to move everything while work goes on; from the next start on, this is the store.";
+    move_resume "HENCE_MOVE_RESUME" "false" false
+        "Whether to go on with a move that broke off; what differs in the new store is removed.";
+    require_tier "HENCE_REQUIRE_TIER" "best-effort" false
+        "What an acknowledged job must survive at least: `durable` (a power cut), `replicated` \
+         (the loss of a node), or `best-effort`.";
     token "HENCE_TOKEN" "" true
         "Token that every request must show as `Authorization: Bearer TOKEN`.";
     token_file "HENCE_TOKEN_FILE" "" false

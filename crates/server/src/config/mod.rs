@@ -1,6 +1,7 @@
 //! What the server process is told: flags over environment over file over defaults, under the same
 //! names everywhere. `listen` is `--listen`, `HENCE_LISTEN` and `listen = …`.
 
+mod address;
 mod keys;
 mod values;
 
@@ -11,10 +12,12 @@ use std::time::Duration;
 
 use hence_core::time::Millis;
 use hence_core::when::Zone;
+use hence_store::Tier;
 
 use crate::nearest::nearest;
+pub use address::{DatabaseUrl, StoreChoice};
 pub use keys::{KEYS, Key, Layer, reference_markdown};
-pub use values::{LogFormat, Secret, StoreChoice};
+pub use values::{LogFormat, Secret};
 
 /// The configuration of a server, whole and checked.
 #[derive(Clone, Debug)]
@@ -23,6 +26,12 @@ pub struct Config {
     pub listen: SocketAddr,
     /// Where jobs are kept.
     pub store: StoreChoice,
+    /// Where to move everything while work goes on.
+    pub move_to: Option<StoreChoice>,
+    /// Whether that goes on with a move that broke off.
+    pub move_resume: bool,
+    /// What an acknowledged job must survive at least.
+    pub require_tier: Tier,
     /// What requests must show, if anything.
     pub token: Option<Secret>,
     /// Which log events to write, in the syntax of `tracing` filters.

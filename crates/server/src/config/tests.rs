@@ -60,7 +60,7 @@ fn mistakes_are_named_where_they_were_made() {
         (&[], &[], "log_format = 'xml'", "`log_format` in the configuration file must be auto"),
         (&[("token", "short")], &[], "", "--token must have at least 16 characters"),
         (&[("token_file", "/nonexistent")], &[], "", "--token-file names `/nonexistent`"),
-        (&[("store", "postgres://x")], &[], "", "--store must be embedded:PATH or memory:"),
+        (&[("store", "redis://x")], &[], "", "--store must be embedded:PATH, memory:, postgres://"),
         (&[("shutdown_grace", "soon")], &[], "", "--shutdown-grace must be a span"),
         (&[("zone", "Europe/Pariss")], &[], "", "--zone must name a zone: Europe/Pariss is not a"),
         (&[("zone", "Europe/Pariss")], &[], "", "known zone; try: Europe/Paris"),

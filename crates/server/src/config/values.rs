@@ -8,7 +8,9 @@ use std::time::Duration;
 
 use hence_core::time::Millis;
 use hence_core::when::Zone;
+use hence_store::Tier;
 
+use super::address::{StoreChoice, without_password};
 use super::{Config, ConfigError, KEYS, Key, Layer, Source};
 use crate::http::when;
 use crate::limits;
@@ -28,15 +30,6 @@ impl fmt::Debug for Secret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("***")
     }
-}
-
-/// Where jobs are kept.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum StoreChoice {
-    /// In this directory.
-    Embedded(PathBuf),
-    /// In memory only: forgotten when the process ends.
-    Memory,
 }
 
 /// How log events are written.
@@ -88,11 +81,17 @@ pub(super) fn assemble(layers: &[(Source, Layer)]) -> Result<Config, ConfigError
     let effective = KEYS.iter().map(|key| {
         let (text, source) = said.text(key);
         let shown = if key.secret && !text.is_empty() { "***" } else { text };
-        (key, shown.to_owned(), source)
+        (key, without_password(shown), source)
     });
     Ok(Config {
         listen: said.value("listen", listen)?,
         store: store(&said)?,
+        move_to: said.value("move_to", |text| match text {
+            "" => Ok(None),
+            text => StoreChoice::parse(text).map(Some),
+        })?,
+        move_resume: said.value("move_resume", flag)?,
+        require_tier: said.value("require_tier", tier)?,
         token: token(&said)?,
         log: said.value("log", filter)?,
         log_format: said.value("log_format", log_format)?,
@@ -124,12 +123,7 @@ fn listen(text: &str) -> Result<SocketAddr, String> {
 fn store(said: &Said<'_>) -> Result<StoreChoice, ConfigError> {
     let chosen = said.value("store", |text| match text {
         "" => Ok(None),
-        "memory:" | "memory" => Ok(Some(StoreChoice::Memory)),
-        text => match text.strip_prefix("embedded:") {
-            Some("") => Err("names no directory: write embedded:PATH".to_owned()),
-            Some(path) => Ok(Some(StoreChoice::Embedded(PathBuf::from(path)))),
-            None => Err(format!("must be embedded:PATH or memory:, not `{text}`")),
-        },
+        text => StoreChoice::parse(text).map(Some),
     })?;
     match chosen {
         Some(choice) => Ok(choice),
@@ -138,6 +132,17 @@ fn store(said: &Said<'_>) -> Result<StoreChoice, ConfigError> {
             path => Ok(StoreChoice::Embedded(PathBuf::from(path))),
         }),
     }
+}
+
+fn flag(text: &str) -> Result<bool, String> {
+    text.parse().map_err(|_| format!("must be true or false, not `{text}`"))
+}
+
+fn tier(text: &str) -> Result<Tier, String> {
+    let tiers = [Tier::BestEffort, Tier::Replicated, Tier::Durable];
+    let found = tiers.into_iter().find(|tier| tier.as_str() == text);
+    let names = tiers.map(Tier::as_str).join(", ");
+    found.ok_or_else(|| format!("must be one of {names}, not `{text}`"))
 }
 
 fn token(said: &Said<'_>) -> Result<Option<Secret>, ConfigError> {

@@ -148,6 +148,11 @@ impl Problem {
         self.0.kind.status
     }
 
+    /// What is wrong, and what to do about it.
+    pub(crate) fn in_words(&self) -> (&str, &str) {
+        (&self.0.detail, self.0.fix.as_deref().unwrap_or(self.0.kind.fix))
+    }
+
     /// The document.
     pub(crate) fn into_document(self) -> ProblemOut {
         let Parts { kind, detail, field, fix, place, limit, retry_after, unread } = *self.0;

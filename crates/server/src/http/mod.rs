@@ -14,6 +14,7 @@ mod jobs;
 pub(crate) mod kinds;
 mod leases;
 mod ledger;
+pub(crate) mod letters;
 pub(crate) mod openapi;
 mod params;
 mod preview;

@@ -15,7 +15,9 @@ fn judge(ledger: &Ledger<'_>, findings: &mut Findings) {
     for job in ledger.jobs.values() {
         let deliveries: Vec<_> = ledger.deliveries_of(job).collect();
         for pair in deliveries.windows(2) {
-            if did_before(pair[0], pair[1].t) && !has_cause(ledger, pair[0], pair[1]) {
+            // One with a smaller token was handed out before, and was late on its way.
+            let again = pair[1].received.token > pair[0].received.token;
+            if again && did_before(pair[0], pair[1].t) && !has_cause(ledger, pair[0], pair[1]) {
                 let (done, again) = (pair[0].received, pair[1].received);
                 let name = &done.job;
                 findings.add(format!(

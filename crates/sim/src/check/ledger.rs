@@ -5,13 +5,17 @@ use std::collections::BTreeMap;
 use std::ptr;
 
 use crate::history::{
-    Answer, Event, Final, FinalJob, How, Received, Stamp, Submit, Terms, Verb, What,
+    Answer, Event, Final, FinalJob, How, Read, Received, Stamp, Submit, Terms, Verb, What,
 };
 
 /// A history put in order.
 pub struct Ledger<'a> {
     /// The longest that a message travels.
     pub flight_ms: u64,
+    /// How many jobs of a queue the node keeps in memory, if its reads were recorded.
+    pub window_jobs: Option<u64>,
+    /// What the node read from its store, in order.
+    pub reads: Vec<Fetched<'a>>,
     /// All questions, in the order they were asked.
     pub calls: Vec<Call<'a>>,
     /// All deliveries, in the order they arrived.
@@ -54,6 +58,21 @@ pub struct Call<'a> {
     pub told: Option<(u64, &'a Answer)>,
     /// What the wall clock showed when the answer came.
     pub told_wall: Option<i64>,
+    /// The highest that it had shown by then.
+    pub told_wall_max: Option<i64>,
+}
+
+/// Something that was read from the store.
+#[derive(Clone, Copy)]
+pub struct Fetched<'a> {
+    /// When.
+    pub t: u64,
+    /// The highest that the wall clock had shown by then.
+    pub wall_max: i64,
+    /// In which life of the node, counted from the first.
+    pub life: usize,
+    /// What.
+    pub read: &'a Read,
 }
 
 /// A delivery and how it ended.
@@ -97,6 +116,8 @@ impl<'a> Ledger<'a> {
     pub fn new(events: &'a [Event]) -> Self {
         let mut ledger = Ledger {
             flight_ms: 0,
+            window_jobs: None,
+            reads: Vec::new(),
             calls: Vec::new(),
             deliveries: Vec::new(),
             jobs: BTreeMap::new(),
@@ -112,18 +133,23 @@ impl<'a> Ledger<'a> {
         for event in events {
             wall_max = wall_max.max(event.wall);
             match &event.what {
-                What::Begin { flight_ms } => ledger.flight_ms = *flight_ms,
+                What::Begin { flight_ms, window_jobs } => {
+                    (ledger.flight_ms, ledger.window_jobs) = (*flight_ms, *window_jobs);
+                }
                 What::Ask { call, verb } => {
                     marks.insert(*call, ledger.calls.len());
                     let (asked, asked_wall) = (event.t, event.wall);
-                    let (told, told_wall) = (None, None);
-                    ledger.calls.push(Call { asked, asked_wall, verb, told, told_wall });
+                    let (told, told_wall, told_wall_max) = (None, None, None);
+                    let call = Call { asked, asked_wall, verb, told, told_wall, told_wall_max };
+                    ledger.calls.push(call);
                 }
                 What::Told { call, answer } => {
                     if let Some(at) = marks.get(call) {
                         // A repeated message brings a second answer; the first is what counted.
-                        ledger.calls[*at].told.get_or_insert((event.t, answer));
-                        ledger.calls[*at].told_wall.get_or_insert(event.wall);
+                        let call = &mut ledger.calls[*at];
+                        call.told.get_or_insert((event.t, answer));
+                        call.told_wall.get_or_insert(event.wall);
+                        call.told_wall_max.get_or_insert(wall_max);
                     }
                 }
                 What::Received(received) => {
@@ -137,6 +163,10 @@ impl<'a> Ledger<'a> {
                     }
                 }
                 What::Died | What::Stopped => ledger.deaths.push(event.t),
+                What::Read(read) => {
+                    let (t, life) = (event.t, ledger.deaths.len());
+                    ledger.reads.push(Fetched { t, wall_max, life, read });
+                }
                 What::Note { .. } => {}
                 What::Fault { about, .. } => ledger.mishaps.extend(*about),
                 What::Final(state) => {
@@ -161,8 +191,16 @@ impl<'a> Ledger<'a> {
             }
             let Verb::Submit(submit) = call.verb else { continue };
             by_payload.entry(&submit.payload).or_default().push(at);
-            if let Some((_, Answer::Accepted(number))) = call.told {
-                self.jobs.entry(*number).or_default().submit = Some(at);
+            match call.told {
+                Some((_, Answer::Accepted(number))) => {
+                    self.jobs.entry(*number).or_default().submit = Some(at);
+                }
+                // An earlier one, whose answer was lost, made it; it is acknowledged by this one.
+                Some((_, Answer::Kept(number))) => {
+                    let made = by_payload[submit.payload.as_str()][0];
+                    self.jobs.entry(*number).or_default().submit.get_or_insert(made);
+                }
+                Some((_, Answer::Done | Answer::Refused)) | None => {}
             }
         }
         let maker = |payload: &str| by_payload.get(payload).and_then(|calls| calls.first());
@@ -303,7 +341,7 @@ impl<'a> Ledger<'a> {
 }
 
 /// The job that a question is about.
-fn subject(verb: &Verb) -> Option<&str> {
+pub(crate) fn subject(verb: &Verb) -> Option<&str> {
     match verb {
         Verb::Submit(submit) => Some(&submit.job),
         Verb::Move { job, .. }

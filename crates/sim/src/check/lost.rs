@@ -15,10 +15,13 @@ fn judge(ledger: &Ledger<'_>, findings: &mut Findings) {
     let Some(end) = ledger.last else { return };
     for call in &ledger.calls {
         let Verb::Submit(submit) = call.verb else { continue };
-        let Some((_, Answer::Accepted(number))) = call.told else { continue };
+        let Some((_, Answer::Accepted(number) | Answer::Kept(number))) = call.told else {
+            continue;
+        };
         let job = &ledger.jobs[number];
         let Some(last) = job.last else {
-            if !may_be_gone(ledger, &end, submit, call, job) {
+            let made = job.submit.map_or(call, |at| &ledger.calls[at]);
+            if !may_be_gone(ledger, &end, submit, made, job) {
                 findings.add(format!("{} ({number}) was acknowledged and is gone", submit.job));
             }
             continue;

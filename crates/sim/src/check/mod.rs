@@ -13,21 +13,25 @@ mod invented;
 mod keys;
 mod ledger;
 mod limits;
+mod linear;
 mod lost;
 mod occurrences;
 mod once;
 mod parked;
+mod reads;
 mod repeated;
 mod resurrected;
 mod retries;
 mod stale;
 mod tokens;
+mod witnessed;
 
 use std::fmt;
 
 use crate::history::Event;
 
-pub use ledger::Ledger;
+pub(crate) use ledger::subject;
+pub use ledger::{Job, Ledger};
 
 /// Something that must hold in every history.
 pub struct Property {
@@ -53,8 +57,8 @@ pub(crate) struct Findings {
     found: Vec<Finding>,
 }
 
-/// Every property, in the order of a job's life.
-pub const PROPERTIES: [Property; 17] = [
+/// Every property, in the order of a job's life; at the end, what is not about one.
+pub const PROPERTIES: [Property; 20] = [
     invented::PROPERTY,
     repeated::PROPERTY,
     lost::PROPERTY,
@@ -63,6 +67,7 @@ pub const PROPERTIES: [Property; 17] = [
     tokens::PROPERTY,
     stale::PROPERTY,
     once::PROPERTY,
+    witnessed::PROPERTY,
     excused::PROPERTY,
     parked::PROPERTY,
     resurrected::PROPERTY,
@@ -72,6 +77,8 @@ pub const PROPERTIES: [Property; 17] = [
     occurrences::PROPERTY,
     counters::PROPERTY,
     ended::PROPERTY,
+    linear::PROPERTY,
+    reads::PROPERTY,
 ];
 
 /// Everything that is wrong with a history.

@@ -11,9 +11,6 @@ use super::dice::Dice;
 use super::faults::Fault;
 use super::node::{Dies, Order};
 
-/// How often a fault is brought about.
-const TIMES_MAX: u64 = 3;
-
 /// The longest time that passes before the wall clock is put right again after showing nonsense:
 /// less than it takes to be believed.
 const MAD_MS_MAX: u64 = 4_000;
@@ -47,7 +44,8 @@ fn plan(world: &World, span_ms: u64) -> Vec<Incident> {
     let mut incidents = Vec::new();
     for fault in world.mix.all().iter().copied().filter(|fault| !fault.is_of_receivers()) {
         let mut dice = world.dice(fault.as_str());
-        let most = if is_of_clock(fault) { 1 } else { TIMES_MAX };
+        let size = world.size;
+        let most = if is_of_clock(fault) { size.clock_times_max() } else { size.times_max() };
         for _ in 0..dice.between(1, most) {
             // What has to wait for its turn must come before the healing.
             let latest = if is_of_clock(fault) { span_ms / 2 } else { span_ms };
@@ -59,7 +57,7 @@ fn plan(world: &World, span_ms: u64) -> Vec<Incident> {
     incidents
 }
 
-/// These take turns, so there is time for one of each only.
+/// These take turns, so there is time for few of each only.
 fn is_of_clock(fault: Fault) -> bool {
     matches!(fault, Fault::ClockAhead | Fault::ClockBack | Fault::ClockMad | Fault::ClockDrift)
 }
@@ -93,6 +91,8 @@ async fn happen(world: &World, fault: Fault, mut dice: Dice) {
             sleep_ms(dice.between(1, 3_000)).await;
             world.node.order(Order::Die { who: Dies::Process, after_steps: 0 });
         }
+        Fault::MisdirectedWrite => misdirect(world, &mut dice).await,
+        Fault::ReadError => fail_reads(world, &mut dice).await,
         Fault::DiskFull => {
             world.story.fault(fault, None);
             world.disk.limit(Some(dice.between(0, 40_000)));
@@ -123,6 +123,38 @@ async fn happen(world: &World, fault: Fault, mut dice: Dice) {
         | Fault::TargetSlow
         | Fault::TargetSilent => unreachable!("receivers bring these about themselves"),
     }
+}
+
+/// One write of a kind lands elsewhere, or any if there is none of that kind for a while.
+async fn misdirect(world: &World, dice: &mut Dice) {
+    let before = world.disk.misdirected();
+    let kind = *dice.pick(&["", ".log", "table", "MANIFEST"]);
+    world.disk.misdirect(kind, dice.word());
+    let happened = || world.disk.misdirected() > before;
+    wait_for(world, happened, LONGER_MAX / 2).await;
+    if !happened() {
+        world.disk.misdirect("", dice.word());
+        wait_for(world, happened, LONGER_MAX).await;
+    }
+    if happened() {
+        world.story.fault(Fault::MisdirectedWrite, None);
+    }
+}
+
+/// Reads fail for a moment. Without any in that moment, there are some at the next start.
+async fn fail_reads(world: &World, dice: &mut Dice) {
+    let before = world.disk.failed();
+    let happened = || world.disk.failed() > before;
+    world.disk.fail_reads(true);
+    sleep_ms(dice.between(1, 3_000)).await;
+    if !happened() {
+        world.node.order(Order::Die { who: Dies::Process, after_steps: 0 });
+        wait_for(world, happened, LONGER_MAX).await;
+    }
+    if happened() {
+        world.story.fault(Fault::ReadError, None);
+    }
+    world.disk.fail_reads(false);
 }
 
 async fn trouble_net(world: &World, fault: Fault, dice: &mut Dice) {
@@ -160,8 +192,13 @@ async fn move_clock(world: &World, fault: Fault, dice: &mut Dice) {
 async fn until_fired(world: &World, fault: Fault, span_ms: u64) {
     let before = world.story.fired(fault);
     sleep_ms(span_ms).await;
-    for _ in 0..LONGER_MAX {
-        if world.story.fired(fault) > before || !world.is_active() {
+    wait_for(world, || world.story.fired(fault) > before, LONGER_MAX).await;
+}
+
+/// Waits until it has happened, so many half seconds at most.
+async fn wait_for(world: &World, happened: impl Fn() -> bool, halves: u32) {
+    for _ in 0..halves {
+        if happened() || !world.is_active() {
             return;
         }
         sleep_ms(500).await;

@@ -23,6 +23,8 @@ struct State {
     disk: FakeDisk,
     /// What is unsynced is at stake when the process ends.
     at_stake: bool,
+    /// Nothing can be read.
+    unreadable: bool,
 }
 
 impl SimDisk {
@@ -56,6 +58,43 @@ impl SimDisk {
         state.disk.fail(what, ".log");
     }
 
+    /// Reading fails from now on, or works again.
+    pub(super) fn fail_reads(&self, fails: bool) {
+        let mut state = self.lock();
+        state.unreadable = fails;
+        if fails { state.disk.fail(Faulty::Read, "") } else { state.disk.heal(Faulty::Read) }
+    }
+
+    /// How many calls failed because they were told to.
+    pub(super) fn failed(&self) -> u64 {
+        self.lock().disk.failed()
+    }
+
+    /// The next write to a file whose name contains this lands somewhere else.
+    pub(super) fn misdirect(&self, name: &str, seed: u64) {
+        self.lock().disk.misdirect(name, seed);
+    }
+
+    /// How many writes did.
+    pub(super) fn misdirected(&self) -> u64 {
+        self.lock().disk.misdirected()
+    }
+
+    /// Whether something is wrong because of it.
+    pub(super) fn is_wrong(&self) -> bool {
+        self.lock().disk.is_wrong()
+    }
+
+    /// Whether the end of the log is: nobody can tell that from a log that ends earlier.
+    pub(super) fn end_is_wrong(&self) -> bool {
+        self.lock().disk.end_is_wrong(".log")
+    }
+
+    /// The mirror takes its place.
+    pub(super) fn put_right(&self) {
+        self.lock().disk.put_right();
+    }
+
     /// There is room for so many more bytes only; none: for any number.
     pub(super) fn limit(&self, more: Option<u64>) {
         let state = self.lock();
@@ -70,6 +109,9 @@ impl SimDisk {
             return false;
         }
         state.disk = state.disk.after_crash(seed);
+        if state.unreadable {
+            state.disk.fail(Faulty::Read, "");
+        }
         true
     }
 

@@ -54,11 +54,15 @@ pub enum Fault {
     TargetSlow,
     /// Targets never answer.
     TargetSilent,
+    /// A write to the disk lands in the wrong place, and nobody says so.
+    MisdirectedWrite,
+    /// Reading from the disk fails.
+    ReadError,
 }
 
 impl Fault {
     /// Every one of them.
-    pub const ALL: [Fault; 24] = [
+    pub const ALL: [Fault; 26] = [
         Fault::Kill,
         Fault::PowerCut,
         Fault::NewOwner,
@@ -83,6 +87,8 @@ impl Fault {
         Fault::TargetFails,
         Fault::TargetSlow,
         Fault::TargetSilent,
+        Fault::MisdirectedWrite,
+        Fault::ReadError,
     ];
 
     /// As the command line writes it.
@@ -112,6 +118,8 @@ impl Fault {
             Fault::TargetFails => "target-fails",
             Fault::TargetSlow => "target-slow",
             Fault::TargetSilent => "target-silent",
+            Fault::MisdirectedWrite => "misdirected-write",
+            Fault::ReadError => "read-error",
         }
     }
 
@@ -142,6 +150,12 @@ impl Mix {
         // not seen by then would be held against it.
         if drawn.contains(&Fault::ClockMad) {
             drawn.retain(|fault| *fault != Fault::ClockDrift);
+        }
+        // The mirror, from which what went astray is put right, knows nothing of what was lost or
+        // torn besides.
+        let tears = [Fault::PowerCut, Fault::WriteError, Fault::SyncError];
+        if drawn.iter().any(|fault| tears.contains(fault)) {
+            drawn.retain(|fault| *fault != Fault::MisdirectedWrite);
         }
         drawn.retain(|fault| only.is_none_or(|only| only.contains(fault)));
         Mix(drawn)

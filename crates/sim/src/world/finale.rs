@@ -1,6 +1,7 @@
 //! The end: everything is healed, everything acknowledged is given time to end, and the node is
 //! asked what it has.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use anyhow::{Result, anyhow, bail};
@@ -38,6 +39,7 @@ pub(super) async fn run(world: &Arc<World>) -> Result<()> {
             sleep_ms(100).await;
         }
     }
+    world.line.show();
     let begun = world.clock.true_ms();
     loop {
         sleep_ms(LOOK_EVERY_MS).await;
@@ -79,7 +81,8 @@ async fn list(client: &Client, filter: Filter) -> Result<Vec<JobView>> {
 
 async fn dump(client: &Client) -> Result<Final> {
     let states = JobState::ALL.to_vec();
-    let views = list(client, Filter { states, ..Filter::default() }).await?;
+    let mut views = list(client, Filter { states, ..Filter::default() }).await?;
+    forget_the_gone(&mut views);
     let mut jobs = Vec::with_capacity(views.len());
     for view in views {
         jobs.push(final_job(client, &view).await?);
@@ -103,6 +106,17 @@ async fn dump(client: &Client) -> Result<Final> {
         schedules.push(FinalSchedule { id: id.to_string(), occurrences: ticks.collect() });
     }
     Ok(Final { jobs, queues, schedules })
+}
+
+/// A finished job whose time was up, and whose name was given to another, shows again when the
+/// clock is set back. What there is to ask about that name is about the other.
+fn forget_the_gone(views: &mut Vec<JobView>) {
+    let mut newest = BTreeMap::new();
+    for view in &*views {
+        let number = newest.entry(view.job.name.clone()).or_insert(view.job.number);
+        *number = view.job.number.max(*number);
+    }
+    views.retain(|view| view.finish.is_none() || newest[&view.job.name] == view.job.number);
 }
 
 /// Every tick of a schedule, in order.

@@ -38,19 +38,28 @@ use story::Story;
 use target::Parcel;
 
 pub use faults::Fault;
-pub use story::Line as StoryLine;
+pub use story::{Line as StoryLine, about};
 
 const PRODUCERS: usize = 3;
 const WORKERS: usize = 3;
 
-/// How long a world is troubled.
-const TROUBLED_MS: (u64, u64) = (60_000, 180_000);
+/// How large a world is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Size {
+    /// A minute or three, some hundred jobs: many of them show rare meetings of faults.
+    #[default]
+    Usual,
+    /// An hour, some five thousand jobs: a few of them show what takes long to build up.
+    Large,
+}
 
 /// Which world.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
     /// Everything follows from it.
     pub seed: u64,
+    /// How much of it there is.
+    pub size: Size,
     /// Of the faults that the seed draws, only these happen.
     pub only: Option<Vec<Fault>>,
     /// Everything is healed after so many steps of the node.
@@ -75,6 +84,7 @@ pub struct Run {
 /// Everybody's world.
 pub(crate) struct World {
     seed: u64,
+    size: Size,
     config: Config,
     mix: Mix,
     clock: Arc<SimClock>,
@@ -123,6 +133,7 @@ impl World {
         let (parcels, incoming) = mpsc::unbounded_channel();
         let world = World {
             seed,
+            size: options.size,
             config: node::draw_config(&mut Dice::new(seed, "config")),
             mix: Mix::draw(seed, options.only.as_deref()),
             line: Line::new(Dice::new(seed, "line"), story.clone()),
@@ -144,8 +155,9 @@ impl World {
         options: &Options,
         parcels: mpsc::UnboundedReceiver<Parcel>,
     ) -> Result<()> {
-        self.story.tell("fate", What::Begin { flight_ms: net::FLIGHT_MS });
-        let (low, high) = TROUBLED_MS;
+        let window_jobs = self.config.window_jobs.map(|jobs| jobs as u64);
+        self.story.tell("fate", What::Begin { flight_ms: net::FLIGHT_MS, window_jobs });
+        let (low, high) = self.size.troubled_ms();
         let span_ms = self.dice("span").between(low, high);
         tokio::spawn(node::run(Arc::clone(self)));
         tokio::spawn(target::run(Arc::clone(self), parcels));
@@ -176,6 +188,10 @@ impl World {
         sleep_ms(15_000).await;
         self.net.heal();
         self.disk.limit(None);
+        self.disk.fail_reads(false);
+        if self.disk.is_wrong() {
+            self.put_right("a write went astray, and nobody has met it");
+        }
         self.clock.drift(0);
         sleep_ms(5_000).await;
     }
@@ -200,13 +216,71 @@ impl World {
         Dice::new(self.seed, name)
     }
 
-    /// The store on the disk cannot be opened. A lack of room or a broken disk passes; damage that
-    /// nobody did is a broken promise.
+    /// The store on the disk cannot be opened. A lack of room or a broken disk passes.
     fn refuse_to_open(&self, error: &StoreError) {
         self.story.note("store", format!("cannot be opened: {error}"));
-        if error.kind() == ErrorKind::Corrupt {
-            let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
-            refused.get_or_insert_with(|| format!("the store refuses to open: {error}"));
+        self.hear_of_damage(error);
+    }
+
+    /// The store found damage: that of a write that went astray is put right; any other is a
+    /// broken promise, and so is one that does not say where it is.
+    fn hear_of_damage(&self, error: &StoreError) {
+        if error.kind() != ErrorKind::Corrupt {
+            return;
+        }
+        let named = error.to_string().contains("is damaged at byte");
+        if self.disk.is_wrong() && named {
+            return self.put_right(&format!("damage was found: {error}"));
+        }
+        let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
+        refused.get_or_insert_with(|| format!("the store refuses to open: {error}"));
+    }
+
+    fn put_right(&self, why: &str) {
+        self.disk.put_right();
+        self.story.note("disk", format!("{why}; its mirror takes its place"));
+    }
+}
+
+impl Size {
+    /// How long it is troubled, at least and at most.
+    const fn troubled_ms(self) -> (u64, u64) {
+        match self {
+            Size::Usual => (60_000, 180_000),
+            Size::Large => (3_600_000, 3_600_000),
+        }
+    }
+
+    /// The longest that a producer waits between two wishes.
+    const fn pause_ms_max(self) -> u64 {
+        match self {
+            Size::Usual => 1_200,
+            Size::Large => 2_400,
+        }
+    }
+
+    /// How often a fault is brought about, at most.
+    const fn times_max(self) -> u64 {
+        match self {
+            Size::Usual => 3,
+            Size::Large => 30,
+        }
+    }
+
+    /// How often one of the clock is. These take turns, and what the clock was set back, all
+    /// together, must be over before everything can come to its end.
+    const fn clock_times_max(self) -> u64 {
+        match self {
+            Size::Usual => 1,
+            Size::Large => 4,
+        }
+    }
+
+    /// Deliveries that must have been done in it, or it shows nothing.
+    pub(crate) const fn done_min(self) -> usize {
+        match self {
+            Size::Usual => 25,
+            Size::Large => 2_500,
         }
     }
 }

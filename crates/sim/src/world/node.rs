@@ -123,6 +123,9 @@ pub(super) async fn run(world: Arc<World>) {
                 if world.disk.settle(dice.word()) {
                     world.story.note("disk", "what was not synced is as chance has it");
                 }
+                if world.disk.end_is_wrong() {
+                    world.put_right("the end of the log went astray, which nobody can see");
+                }
             }
         }
         sleep_ms(dice.between(1, 2_000)).await;
@@ -159,14 +162,19 @@ async fn begin<'w>(
 ) -> Option<Life<'w>> {
     world.clock.reboot();
     let fatal = Arc::new(AtomicBool::new(false));
-    let seen = Arc::clone(&fatal);
+    let (seen, of_world) = (Arc::clone(&fatal), Arc::downgrade(world));
     let builder = Builder::new(Arc::clone(store) as _)
         .clock(Arc::clone(&world.clock) as Arc<dyn Clock>)
         .seed(dice.word())
         .node("node")
         .config(world.config.clone())
         .http(PushLine::push(world))
-        .on_fatal(move |_| seen.store(true, Ordering::Relaxed))
+        .on_fatal(move |error| {
+            seen.store(true, Ordering::Relaxed);
+            if let Some(world) = of_world.upgrade() {
+                world.hear_of_damage(error);
+            }
+        })
         .handler_fn(HANDLER, PushLine::handler(world))
         .ok()?;
     let bell = Arc::clone(&world.node.bell);

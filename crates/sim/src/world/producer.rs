@@ -41,7 +41,7 @@ pub(super) async fn run(world: Arc<World>, number: usize) {
     let mut known: Vec<JobName> = Vec::new();
     let mut count = 0;
     while world.is_active() {
-        sleep_ms(dice.between(0, 1_200)).await;
+        sleep_ms(dice.between(0, world.size.pause_ms_max())).await;
         if !known.is_empty() && dice.chance(0.25) {
             let job = dice.pick(&known).clone();
             change_mind(&world, &name, &mut dice, job).await;

@@ -17,7 +17,9 @@ use hence_store_embedded::EmbeddedStore;
 
 use super::dice::Dice;
 use super::faults::Fault;
+use super::name_text;
 use super::story::Story;
+use crate::history::{Read, What};
 
 /// How likely a late commit is to arrive at each opportunity.
 const ARRIVES: f64 = 0.2;
@@ -33,11 +35,14 @@ struct LineState {
     dice: Dice,
     /// What goes wrong at the moment, and how often.
     trouble: Vec<(Fault, f64)>,
+    /// Reads are those of people from now on.
+    shown: bool,
 }
 
 impl Line {
     pub(super) fn new(dice: Dice, story: Story) -> Self {
-        Line { state: Arc::new(Mutex::new(LineState { dice, trouble: Vec::new() })), story }
+        let state = LineState { dice, trouble: Vec::new(), shown: false };
+        Line { state: Arc::new(Mutex::new(state)), story }
     }
 
     pub(super) fn begin(&self, fault: Fault, probability: f64) {
@@ -48,10 +53,15 @@ impl Line {
         self.lock().trouble.retain(|(other, _)| *other != fault);
     }
 
+    /// From now on the node is asked what it has: what it reads for that is not written down.
+    pub(super) fn show(&self) {
+        self.lock().shown = true;
+    }
+
     /// What happens to the next call, if anything.
     fn draw(&self) -> Option<Fault> {
         let mut state = self.lock();
-        let LineState { dice, trouble } = &mut *state;
+        let LineState { dice, trouble, .. } = &mut *state;
         let drawn = trouble.iter().find(|(_, probability)| dice.chance(*probability));
         drawn.map(|(fault, _)| *fault)
     }
@@ -140,6 +150,15 @@ impl<S: Store> SimStore<S> {
     }
 }
 
+impl<S> SimStore<S> {
+    /// Writes down what is read.
+    fn tell(&self, read: Read) {
+        if !self.line.lock().shown {
+            self.line.story.tell("store", What::Read(read));
+        }
+    }
+}
+
 fn unavailable() -> StoreError {
     StoreError::new(ErrorKind::Unavailable, "the line to the store is broken".to_owned())
 }
@@ -178,7 +197,10 @@ impl<S: Store> Store for SimStore<S> {
         after: Place,
         limit: usize,
     ) -> Answer<'_, Vec<LiveJob>> {
-        self.read(move |inner| inner.due(shard, queue, after, limit))
+        self.read(move |inner| {
+            self.tell(Read::Page { queue: queue.to_string() });
+            inner.due(shard, queue, after, limit)
+        })
     }
 
     fn recover(&self, shard: ShardId) -> Answer<'_, Recovered> {
@@ -191,7 +213,10 @@ impl<S: Store> Store for SimStore<S> {
         names: Vec<JobName>,
         now: Timestamp,
     ) -> Answer<'_, Vec<Option<StoredJob>>> {
-        self.read(move |inner| inner.get(shard, names, now))
+        self.read(move |inner| {
+            self.tell(Read::Names { names: names.iter().map(name_text).collect() });
+            inner.get(shard, names, now)
+        })
     }
 
     fn list(&self, shard: ShardId, request: ListRequest) -> Answer<'_, Page> {
@@ -230,5 +255,9 @@ impl<S: Store> Store for SimStore<S> {
 
     fn pressure(&self) -> Pressure {
         self.inner.pressure()
+    }
+
+    fn health(&self) -> Result<(), StoreError> {
+        self.inner.health()
     }
 }

@@ -1,12 +1,13 @@
 //! What happened, as it is judged and as it is told.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::clock::SimClock;
 use super::faults::Fault;
-use crate::history::{Event, How, Stamp, Verb, What};
+use crate::check::subject;
+use crate::history::{Event, How, Read, Stamp, Verb, What};
 
 /// The recording. A clone is the same one.
 #[derive(Clone)]
@@ -69,6 +70,45 @@ impl Story {
     }
 }
 
+/// What has to do with the job of this name, and what befell the node meanwhile: a large world's
+/// story is too long to be read whole.
+pub fn about<'a>(events: &'a [Event], name: &str) -> Vec<&'a Event> {
+    let (mut tokens, mut calls) = (BTreeSet::new(), BTreeSet::new());
+    let mut told = Vec::new();
+    for event in events {
+        let is_about = match &event.what {
+            What::Received(received) => received.job == name,
+            What::Ask { verb: Verb::Ack { token } | Verb::Nack { token }, .. }
+            | What::Ask { verb: Verb::Extend { token, .. }, .. }
+            | What::Ended { token, .. }
+            | What::Fault { about: Some(token), .. } => tokens.contains(token),
+            What::Ask { verb, .. } => subject(verb) == Some(name),
+            What::Told { call, .. } => calls.contains(call),
+            What::Read(Read::Names { names }) => names.iter().any(|other| other == name),
+            What::Read(Read::Page { .. }) => false,
+            What::Fault { about: None, kind } => {
+                let of_others = ["net-", "store-", "target-", "worker-"];
+                !of_others.iter().any(|others| kind.starts_with(others))
+            }
+            What::Begin { .. }
+            | What::Died
+            | What::Stopped
+            | What::Note { .. }
+            | What::Final(_) => true,
+        };
+        if !is_about {
+            continue;
+        }
+        match &event.what {
+            What::Received(received) => drop(tokens.insert(&received.token)),
+            What::Ask { call, .. } => drop(calls.insert(call)),
+            _ => {}
+        }
+        told.push(event);
+    }
+    told
+}
+
 /// One line for a person.
 pub struct Line<'a>(pub &'a Event);
 
@@ -77,7 +117,9 @@ impl fmt::Display for Line<'_> {
         let Event { t, wall, by, what } = self.0;
         write!(f, "{:>9.3} s  {wall}  {by:<10} ", *t as f64 / 1_000.0)?;
         match what {
-            What::Begin { flight_ms } => write!(f, "begins; messages take up to {flight_ms} ms"),
+            What::Begin { flight_ms, .. } => {
+                write!(f, "begins; messages take up to {flight_ms} ms")
+            }
             What::Ask { call, verb } => write!(f, "asks #{call}: {}", Said(verb)),
             What::Told { call, answer } => write!(f, "is told #{call}: {answer:?}"),
             What::Received(got) => {
@@ -98,6 +140,8 @@ impl fmt::Display for Line<'_> {
             What::Stopped => write!(f, "stops"),
             What::Fault { kind, about: None } => write!(f, "{kind}"),
             What::Fault { kind, about: Some(token) } => write!(f, "{kind}: {token}"),
+            What::Read(Read::Names { names }) => write!(f, "is asked for {}", names.join(", ")),
+            What::Read(Read::Page { queue }) => write!(f, "is asked for a page of {queue}"),
             What::Note { text } => write!(f, "{text}"),
             What::Final(last) => {
                 let (jobs, queues) = (last.jobs.len(), last.queues.len());

@@ -46,7 +46,12 @@ pub fn check(dir: &Path, disk: &dyn Disk) -> Result<Report> {
     for meta in &manifest.tables {
         report.tables += 1;
         match Table::open(disk, dir, meta.id, manifest.store_id) {
-            Ok(table) => check_table(&table, &mut report),
+            Ok(table) => {
+                if let Err(error) = table.check_named(meta) {
+                    report.findings.push(Finding::of(table.path(), &error));
+                }
+                check_table(&table, &mut report);
+            }
             Err(error) => {
                 report.findings.push(Finding::of(&table_path(dir, meta.id), &error));
             }

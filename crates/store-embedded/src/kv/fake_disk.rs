@@ -1,5 +1,5 @@
 //! A disk in memory that does what bad days do: it loses and tears unsynced writes, fills up,
-//! and answers with errors on demand.
+//! writes to the wrong place, and answers with errors on demand.
 //!
 //! Deterministic: the same calls and the same seed give the same disk. The model of a crash: of
 //! every file, each sector written since its last sync is kept or lost on its own; of the
@@ -46,8 +46,25 @@ struct State {
     changes: u64,
     /// From this change on the machine is off.
     off_after: Option<u64>,
-    faulty: Option<(Faulty, String)>,
+    faulty: Vec<(Faulty, String)>,
+    /// Calls that failed because they were told to.
+    failed: u64,
+    astray: Astray,
     entropy: u64,
+}
+
+/// Writes that land in the wrong place.
+#[derive(Debug, Default)]
+struct Astray {
+    /// The next write to a file whose name contains this, and the dice for where it lands.
+    next: Option<(String, Dice)>,
+    /// How many did.
+    count: u64,
+    /// Every byte that is wrong because of it, by file and offset, and what it should be.
+    wrong: BTreeMap<(usize, usize), u8>,
+    /// The last write to each file: when it was in the order of changes, under which name, from
+    /// where to where.
+    last: BTreeMap<usize, (u64, PathBuf, std::ops::Range<usize>)>,
 }
 
 #[derive(Debug, Default, Clone)]
@@ -95,12 +112,59 @@ impl FakeDisk {
 
     /// Calls of this kind on files whose name contains `name` fail with an input/output error.
     pub fn fail(&self, what: Faulty, name: &str) {
-        self.state().faulty = Some((what, name.to_owned()));
+        self.state().faulty.push((what, name.to_owned()));
     }
 
-    /// Nothing fails any more.
-    pub fn heal(&self) {
-        self.state().faulty = None;
+    /// Calls of this kind do not fail any more.
+    pub fn heal(&self, what: Faulty) {
+        self.state().faulty.retain(|(faulty, _)| *faulty != what);
+    }
+
+    /// How many calls failed because they were told to.
+    pub fn failed(&self) -> u64 {
+        self.state().failed
+    }
+
+    /// The next write to a file whose name contains `name` is reported as done and lands
+    /// elsewhere, in this file or in another; `seed` chooses where.
+    pub fn misdirect(&self, name: &str, seed: u64) {
+        self.state().astray.next = Some((name.to_owned(), Dice(seed)));
+    }
+
+    /// How many writes landed elsewhere.
+    pub fn misdirected(&self) -> u64 {
+        self.state().astray.count
+    }
+
+    /// Whether a file that counts has bytes that are wrong because of that.
+    pub fn is_wrong(&self) -> bool {
+        let state = self.state();
+        let live: BTreeSet<_> = state.names.values().collect();
+        state.astray.wrong.keys().any(|(inode, _)| live.contains(inode))
+    }
+
+    /// Whether some of what was written last to the files with `name` in their names is wrong. It
+    /// looks as if it had never been written, or not to its end: nothing behind it says otherwise.
+    pub fn end_is_wrong(&self, name: &str) -> bool {
+        let Astray { last, wrong, .. } = &self.state().astray;
+        let of_name = last.iter().filter(|(_, (_, path, _))| path.to_string_lossy().contains(name));
+        let Some((inode, (_, _, range))) = of_name.max_by_key(|(_, (when, ..))| *when) else {
+            return false;
+        };
+        wrong.range((*inode, range.start)..(*inode, range.end)).next().is_some()
+    }
+
+    /// Every byte becomes what it should be, as from a mirror.
+    pub fn put_right(&self) {
+        let mut state = self.state();
+        for ((inode, at), byte) in std::mem::take(&mut state.astray.wrong) {
+            let Inode { now, durable, .. } = &mut state.inodes[inode];
+            for content in [now, durable] {
+                if let Some(found) = content.get_mut(at) {
+                    *found = byte;
+                }
+            }
+        }
     }
 
     /// How many changing calls were made.
@@ -143,8 +207,8 @@ impl FakeDisk {
         }
         let inodes = state.inodes.iter().map(|inode| inode.after_crash(choose)).collect();
         let durable_names = names.clone();
-        let entropy = state.entropy.wrapping_add(seed);
-        let state = State { inodes, names, durable_names, entropy, ..State::default() };
+        let (entropy, failed) = (state.entropy.wrapping_add(seed), state.failed);
+        let state = State { inodes, names, durable_names, failed, entropy, ..State::default() };
         FakeDisk { state: Arc::new(Mutex::new(state)) }
     }
 
@@ -209,13 +273,56 @@ impl State {
         Ok(())
     }
 
-    fn check(&self, what: Faulty, path: &Path) -> io::Result<()> {
-        match &self.faulty {
-            Some((faulty, name)) if *faulty == what && path.to_string_lossy().contains(name) => {
-                Err(io::Error::from_raw_os_error(5))
-            }
-            _ => Ok(()),
+    fn check(&mut self, what: Faulty, path: &Path) -> io::Result<()> {
+        let fails = |(faulty, name): &(Faulty, String)| {
+            *faulty == what && path.to_string_lossy().contains(name)
+        };
+        if self.faulty.iter().any(fails) {
+            self.failed += 1;
+            return Err(io::Error::from_raw_os_error(5));
         }
+        Ok(())
+    }
+
+    /// Writes, in the right place or, if this write is to go astray, in another.
+    fn write(&mut self, path: &Path, inode: usize, bytes: &[u8], offset: usize) {
+        let next = self.astray.next.take_if(|(name, _)| path.to_string_lossy().contains(&*name));
+        let end = offset + bytes.len();
+        self.astray.last.insert(inode, (self.changes, path.to_owned(), offset..end));
+        let Some((_, dice)) = next else {
+            let range = (inode, offset)..(inode, end);
+            let covered: Vec<_> = self.astray.wrong.range(range).map(|(at, _)| *at).collect();
+            for at in covered {
+                self.astray.wrong.remove(&at);
+            }
+            return self.inodes[inode].write(bytes, offset);
+        };
+        self.astray.count += 1;
+        let length = self.inodes[inode].now.len().max(end);
+        self.inodes[inode].now.resize(length, 0);
+        let missing = (offset..).zip(bytes).filter(|(at, b)| self.inodes[inode].now[*at] != **b);
+        self.astray.wrong.extend(missing.map(|(at, byte)| ((inode, at), *byte)));
+        if let Some((other, start)) = self.elsewhere(dice, (inode, offset)) {
+            let now = &mut self.inodes[other].now;
+            for (at, byte) in (start..now.len()).zip(bytes) {
+                if now[at] != *byte {
+                    // What was wrong there already stays known for what it should be.
+                    self.astray.wrong.entry((other, at)).or_insert(now[at]);
+                    now[at] = *byte;
+                }
+            }
+        }
+    }
+
+    /// A sector of any file, other than the right one. None: the write is lost altogether.
+    fn elsewhere(&self, mut dice: Dice, right: (usize, usize)) -> Option<(usize, usize)> {
+        let counts = |path: &&PathBuf| path.file_name().is_some_and(|name| name != "LOCK");
+        let files: Vec<usize> =
+            self.names.keys().filter(counts).map(|path| self.names[path]).collect();
+        let other = *files.get(dice.below(files.len().max(1) as u64) as usize)?;
+        let sectors = self.inodes[other].now.len().div_ceil(SECTOR).max(1) as u64;
+        let start = dice.below(sectors) as usize * SECTOR;
+        ((other, start) != right).then_some((other, start))
     }
 
     fn new_inode(&mut self, path: &Path) -> usize {
@@ -345,7 +452,7 @@ impl Disk for FakeDisk {
 
 impl DiskFile for FakeFile {
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
-        let state = self.disk.state();
+        let mut state = self.disk.state();
         state.check(Faulty::Read, &self.path)?;
         let content = &state.inodes[self.inode].now;
         let end = offset as usize + buffer.len();
@@ -359,7 +466,7 @@ impl DiskFile for FakeFile {
         state.change()?;
         state.check(Faulty::Write, &self.path)?;
         state.reserve(self.inode, offset + bytes.len() as u64)?;
-        state.inodes[self.inode].write(bytes, offset as usize);
+        state.write(&self.path, self.inode, bytes, offset as usize);
         Ok(())
     }
 

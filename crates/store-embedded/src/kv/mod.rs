@@ -210,6 +210,11 @@ impl Kv {
         self.state.pressure()
     }
 
+    /// The error that ended the store, if one did: in a commit, or in the background.
+    pub fn health(&self) -> Result<()> {
+        self.state.check_alive()
+    }
+
     /// Damage that was met while merging tables, if any.
     pub fn damage(&self) -> Option<Error> {
         self.state.damage.get().cloned()

@@ -66,10 +66,7 @@ pub(super) fn open(
     let mut tables = Vec::new();
     for meta in &manifest.tables {
         let table = Table::open(&*disk, dir, meta.id, manifest.store_id)?;
-        if table.meta != *meta {
-            let what = "the table is not the one the manifest names";
-            return Err(Error::corrupt(table.path(), 0, what));
-        }
+        table.check_named(meta)?;
         tables.push(Arc::new(table));
     }
     reach(Point::OpenReplay);

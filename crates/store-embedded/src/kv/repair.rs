@@ -174,8 +174,12 @@ impl Repair<'_> {
                 self.give_up(&path, 0..meta.bytes, None, Some(meta.entries), why);
                 continue;
             };
-            if salvage.lost.is_empty() {
-                kept.push(meta);
+            let whole = Table::open(&**self.disk, self.dir, meta.id, manifest.store_id);
+            if let Ok(table) = whole
+                && salvage.lost.is_empty()
+            {
+                // It knows better what it is than a manifest that names another.
+                kept.push(table.meta);
                 continue;
             }
             for (range, entries) in salvage.lost {

@@ -48,6 +48,14 @@ impl Table {
         Ok(Table { meta: footer.meta, path, file, index, filter })
     }
 
+    /// Whether it is the one that the manifest names, as it says itself.
+    pub(super) fn check_named(&self, named: &TableMeta) -> Result<()> {
+        if self.meta == *named {
+            return Ok(());
+        }
+        Err(Error::corrupt(&self.path, 0, "the table is not the one the manifest names"))
+    }
+
     /// What this table knows of the key.
     pub(super) fn get(&self, key: &[u8], cache: &Cache) -> Result<Found> {
         if !self.filter.may_contain(key) {

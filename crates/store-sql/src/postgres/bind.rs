@@ -7,6 +7,7 @@ use hence_core::time::Timestamp;
 use hence_store::codec;
 use tokio_postgres::types::ToSql;
 
+use super::letters;
 use crate::draft::{Attempts, Draft, LeaseRow, Left};
 use crate::limits::STATEMENT_BYTES_MAX;
 use crate::names::name_hash;
@@ -143,6 +144,9 @@ pub(super) fn rows<'a>(draft: &'a Draft, layout: &Layout, swept: Timestamp) -> V
         requests.push(attempts(draft));
     }
     schedules(draft, &mut requests);
+    if !draft.letters.is_empty() {
+        requests.push(letters::take(draft));
+    }
     requests.push(commit(&CommitValues {
         era: layout.era,
         shard: draft.shard.0,

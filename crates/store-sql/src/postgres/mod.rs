@@ -7,35 +7,34 @@
 //! looking, [`sweep`], [`turn`] and [`folding`] for what goes, [`schema`] for tables.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use hence_core::change::Place;
-use hence_core::id::{Epoch, JobName, JobNumber, QueueName, ShardId};
+use hence_core::id::{Epoch, JobName, JobNumber, LetterId, QueueName, ShardId};
 use hence_core::job::AttemptRecord;
-use hence_core::time::Timestamp;
+use hence_core::time::{Millis, Timestamp};
 use hence_store::{
-    Answer, Capabilities, ErrorKind, LedgerRequest, ListRequest, LiveJob, OccurrenceRecord, Page,
-    Pressure, Recovered, ShardBatch, Store, StoreError, StoredJob, Tier,
+    Answer, Capabilities, ErrorKind, LedgerRequest, Letter, ListRequest, LiveJob, OccurrenceRecord,
+    Page, Pressure, Recovered, ShardBatch, Store, StoreError, StoredJob, Tier,
 };
-use tokio::runtime::Runtime;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 
 use self::schema::{Meta, Schema};
 use self::session::Connector;
 use self::shared::Shared;
 use self::write::Commit;
-use crate::limits::{
-    CALL_SECS_MAX, COMMITS_WAITING_MAX, SHARDS_MAX, SLOT_WIDTH_MAX, SLOT_WIDTH_MIN, SLOTS_AHEAD_MAX,
-};
+use crate::limits::COMMITS_WAITING_MAX;
 use crate::migrate::{self, Applied};
+pub use crate::options::{Options, Run};
 use crate::slots::{Layout, Slots};
+use crate::threads::Threads;
 use crate::url::PostgresUrl;
 
 mod bind;
 mod error;
 mod folding;
+mod letters;
 mod list;
 mod own;
 mod pool;
@@ -49,46 +48,6 @@ mod tier;
 mod turn;
 mod write;
 
-/// How a store is made and opened.
-#[derive(Clone, Debug)]
-pub struct Options {
-    /// When it is opened: a new store has its slots around this.
-    pub now: Timestamp,
-    /// How many shards a new store gets; one that is there keeps what it has.
-    pub shards: u16,
-    /// How time is cut.
-    pub slots: Slots,
-}
-
-impl Options {
-    /// What is right for most, opened at `now`.
-    pub fn new(now: Timestamp) -> Self {
-        Options { now, shards: 1, slots: Slots::default() }
-    }
-
-    fn check(&self) -> Result<(), StoreError> {
-        let refused = |message: String| Err(StoreError::new(ErrorKind::Unsupported, message));
-        if !(1..=SHARDS_MAX).contains(&self.shards) {
-            return refused(format!("shards: must be from 1 to {SHARDS_MAX}"));
-        }
-        let Slots { width, ahead, behind, era } = self.slots;
-        for (field, span) in [("width", width), ("era", era), ("behind", behind)] {
-            if !(SLOT_WIDTH_MIN..=SLOT_WIDTH_MAX).contains(&span) {
-                return refused(format!(
-                    "slots.{field}: must be from {SLOT_WIDTH_MIN} to {SLOT_WIDTH_MAX}"
-                ));
-            }
-        }
-        if !(1..=SLOTS_AHEAD_MAX).contains(&ahead) {
-            return refused(format!("slots.ahead: must be from 1 to {SLOTS_AHEAD_MAX}"));
-        }
-        if self.now < Timestamp::EPOCH {
-            return refused("now: must not lie before 1970".to_string());
-        }
-        Ok(())
-    }
-}
-
 /// A store in PostgreSQL.
 pub struct PostgresStore {
     shared: Arc<Shared>,
@@ -96,6 +55,8 @@ pub struct PostgresStore {
     shards: u16,
     tier: Tier,
     notes: Vec<String>,
+    /// Counts the times that there may be new letters.
+    news: watch::Sender<u64>,
     threads: Threads,
 }
 
@@ -113,7 +74,7 @@ pub fn open(url: &str, options: &Options) -> BoxFuture<'static, Result<PostgresS
     async move {
         let url = url?;
         options.check()?;
-        let threads = Threads::start()?;
+        let threads = Threads::start("hence-postgres")?;
         let connector = Connector::new(&url)?;
         let opening = prepare(connector.clone(), url.clone(), options.clone());
         let (meta, found) = threads.run(opening).await?;
@@ -121,8 +82,10 @@ pub fn open(url: &str, options: &Options) -> BoxFuture<'static, Result<PostgresS
         let shared = Arc::new(Shared::new(connector, url.readers, url.schema, slots));
         let (commits, waiting) = mpsc::channel(COMMITS_WAITING_MAX);
         threads.spawn(write::writer(Arc::clone(&shared), waiting));
+        let news = watch::Sender::new(0);
+        threads.spawn(letters::listen(Arc::clone(&shared), news.clone()));
         let tier::Questioned { tier, notes } = found;
-        Ok(PostgresStore { shared, commits, shards: meta.shards, tier, notes, threads })
+        Ok(PostgresStore { shared, commits, shards: meta.shards, tier, notes, news, threads })
     }
     .boxed()
 }
@@ -168,15 +131,6 @@ pub fn status(url: &str) -> BoxFuture<'static, Result<Vec<Applied>, StoreError>>
     with_schema(url, |schema| async move { schema.applied().await }.boxed())
 }
 
-/// Whether statements are run or only shown.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Run {
-    /// They are shown.
-    Dry,
-    /// They are run.
-    Really,
-}
-
 type Working<'a, T> = BoxFuture<'a, Result<T, StoreError>>;
 
 fn with_schema<T: Send + 'static>(
@@ -187,7 +141,7 @@ fn with_schema<T: Send + 'static>(
     async move {
         let url = url?;
         let connector = Connector::new(&url)?;
-        let threads = Threads::start()?;
+        let threads = Threads::start("hence-postgres")?;
         let working = async move {
             let session = connector.connect().await?;
             let schema = Schema { session: &session, name: &url.schema };
@@ -196,52 +150,6 @@ fn with_schema<T: Send + 'static>(
         threads.run(working).await
     }
     .boxed()
-}
-
-/// The engine's own threads. They are left to end by themselves, since whoever drops a store may
-/// not be allowed to wait.
-struct Threads(Option<Runtime>);
-
-impl Threads {
-    fn start() -> Result<Self, StoreError> {
-        let mut builder = tokio::runtime::Builder::new_multi_thread();
-        let runtime = builder.worker_threads(2).thread_name("hence-postgres").enable_all().build();
-        let failed = |error| StoreError::caused_by(ErrorKind::Unavailable, "start threads", error);
-        Ok(Threads(Some(runtime.map_err(failed)?)))
-    }
-
-    fn spawn<T: Send + 'static>(
-        &self,
-        work: impl Future<Output = T> + Send + 'static,
-    ) -> tokio::task::JoinHandle<T> {
-        self.0.as_ref().expect("threads run until they are dropped").spawn(work)
-    }
-
-    /// Runs the work to its end, or until a call has taken too long.
-    fn run<T: Send + 'static>(
-        &self,
-        work: impl Future<Output = Result<T, StoreError>> + Send + 'static,
-    ) -> BoxFuture<'static, Result<T, StoreError>> {
-        let within = Duration::from_secs(CALL_SECS_MAX);
-        let task = self.spawn(async move { tokio::time::timeout(within, work).await });
-        let refused = move |why: String| StoreError::new(ErrorKind::Unavailable, why);
-        async move {
-            match task.await {
-                Ok(Ok(answer)) => answer,
-                Ok(Err(_)) => Err(refused(format!("no answer from PostgreSQL within {within:?}"))),
-                Err(error) => Err(refused(format!("a task of the store ended: {error}"))),
-            }
-        }
-        .boxed()
-    }
-}
-
-impl Drop for Threads {
-    fn drop(&mut self) {
-        if let Some(runtime) = self.0.take() {
-            runtime.shutdown_background();
-        }
-    }
 }
 
 impl PostgresStore {
@@ -272,6 +180,7 @@ impl Store for PostgresStore {
             tier: self.tier,
             shared: true,
             persistent: true,
+            inbox: true,
             shards: self.shards,
             notes: self.notes.clone(),
         }
@@ -345,6 +254,24 @@ impl Store for PostgresStore {
 
     fn release(&self, shard: ShardId, epoch: Epoch) -> Answer<'_, ()> {
         self.read(|shared| async move { own::release(&shared, shard, epoch).await })
+    }
+
+    fn renew(&self, shard: ShardId, epoch: Epoch, tenure: Millis) -> Answer<'_, Option<Timestamp>> {
+        self.read(|shared| async move { own::renew(&shared, shard, epoch, tenure).await.map(Some) })
+    }
+
+    fn letters(&self, after: LetterId, limit: usize) -> Answer<'_, Vec<Letter>> {
+        self.read(|shared| async move { letters::read(&shared, after, limit).await })
+    }
+
+    fn await_letters(&self) -> Answer<'_, ()> {
+        let mut news = self.news.subscribe();
+        // It ends with the store, and whoever waits does too.
+        async move {
+            drop(news.changed().await);
+            Ok(())
+        }
+        .boxed()
     }
 
     fn pressure(&self) -> Pressure {

@@ -16,7 +16,7 @@ use crate::names::SqlName;
 use crate::slots::{Layout, start_of};
 
 /// Every migration there is, in order.
-pub(super) const MIGRATIONS: [Migration; 2] = [
+pub(super) const MIGRATIONS: [Migration; 3] = [
     Migration {
         version: 1,
         name: "tables",
@@ -28,6 +28,12 @@ pub(super) const MIGRATIONS: [Migration; 2] = [
         name: "views",
         up: include_str!("migrations/0002_views.up.sql"),
         down: include_str!("migrations/0002_views.down.sql"),
+    },
+    Migration {
+        version: 3,
+        name: "letters",
+        up: include_str!("migrations/0003_letters.up.sql"),
+        down: include_str!("migrations/0003_letters.down.sql"),
     },
 ];
 

@@ -24,6 +24,12 @@ use crate::url::{Pooler, PostgresUrl};
 /// What may be bound.
 pub(super) type Value<'a> = &'a (dyn ToSql + Sync);
 
+/// A connection that its owner reads.
+pub(super) type Listening = tokio_postgres::Connection<
+    tokio_postgres::Socket,
+    <MakeRustlsConnect as tokio_postgres::tls::MakeTlsConnect<tokio_postgres::Socket>>::Stream,
+>;
+
 /// How to connect.
 #[derive(Clone)]
 pub(super) struct Connector {
@@ -44,6 +50,17 @@ impl Connector {
             config.application_name("hence");
         }
         Ok(Connector { config, tls: tls(url)?, pooler: url.pooler })
+    }
+
+    /// Whether a connection stays the same, so that it can listen.
+    pub(super) fn can_listen(&self) -> bool {
+        self.pooler == Pooler::None
+    }
+
+    /// Makes a connection that the caller has to read.
+    pub(super) async fn connect_raw(&self) -> Result<(Client, Listening), StoreError> {
+        let connected = self.config.connect(self.tls.clone()).await;
+        connected.map_err(failed("connect to PostgreSQL"))
     }
 
     /// Makes a connection. It is read by a task of its own, which ends with it.

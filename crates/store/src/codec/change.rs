@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use hence_core::change::{Change, FinishedPlace, LeaseGrant, Place};
-use hence_core::id::{JobNumber, QueueName, Token, WorkerName};
-use hence_core::job::{Finish, Job};
+use hence_core::id::{JobNumber, LetterId, QueueName, Token, WorkerName};
+use hence_core::job::{Finish, Job, Progress};
 use hence_core::time::Timestamp;
 
 use super::job::{Shown, put_after, put_job, put_progress, take_after, take_progress};
@@ -27,6 +27,7 @@ const OCCURRENCE_RECORDED: u8 = 8;
 const QUEUE_PUT: u8 = 9;
 const SCHEDULE_ADVANCED: u8 = 10;
 const LEDGER_FORGOTTEN: u8 = 11;
+const LETTER_TAKEN: u8 = 12;
 
 impl Wire for Change {
     fn put(&self, out: &mut Vec<u8>) {
@@ -58,10 +59,7 @@ impl Wire for Change {
             }
             Change::JobFinished { job, progress, finish, ended, keep_payload } => {
                 out.push(JOB_FINISHED);
-                let kept = *keep_payload && finish.keep_until > finish.at;
-                put_job(job, if kept { Shown::Whole } else { Shown::WithoutPayload }, out);
-                put_progress(progress, job.scheduled_for, out);
-                finish.put(out);
+                put_finished(job, progress, finish, *keep_payload, out);
                 ended.put(out);
                 keep_payload.put(out);
             }
@@ -97,6 +95,7 @@ impl Wire for Change {
                 name.put(out);
                 settings.put(out);
             }
+            Change::LetterTaken { id, refused } => put_letter(*id, refused.as_ref(), out),
         }
     }
 
@@ -127,9 +126,31 @@ impl Wire for Change {
             QUEUE_PUT => {
                 Change::QueuePut { name: Wire::take(input)?, settings: Wire::take(input)? }
             }
+            LETTER_TAKEN => {
+                Change::LetterTaken { id: LetterId(input.varint()?), refused: Wire::take(input)? }
+            }
             _ => return Err(Fault::Tag),
         })
     }
+}
+
+fn put_letter(id: LetterId, refused: Option<&Arc<str>>, out: &mut Vec<u8>) {
+    out.push(LETTER_TAKEN);
+    put_varint(id.0, out);
+    refused.cloned().put(out);
+}
+
+fn put_finished(
+    job: &Job,
+    progress: &Progress,
+    finish: &Finish,
+    keep_payload: bool,
+    out: &mut Vec<u8>,
+) {
+    let kept = keep_payload && finish.keep_until > finish.at;
+    put_job(job, if kept { Shown::Whole } else { Shown::WithoutPayload }, out);
+    put_progress(progress, job.scheduled_for, out);
+    finish.put(out);
 }
 
 fn take_job_put(input: &mut Reader<'_>) -> Result<Change, Fault> {

@@ -50,12 +50,31 @@ pub struct Snapshot {
     occurrences: Vec<Vec<OccurrenceRecord>>,
 }
 
+impl Snapshot {
+    /// Which part is not the same, if one is: a whole snapshot is too long to be read.
+    pub(super) fn differs_from(&self, other: &Snapshot) -> Option<String> {
+        let parts = [
+            ("what a new owner must know", self.recovered == other.recovered),
+            ("what waits", self.due == other.due),
+            ("the list of jobs", self.jobs == other.jobs),
+            ("jobs by name", self.found == other.found),
+            ("attempts", self.attempts == other.attempts),
+            ("ledgers", self.occurrences == other.occurrences),
+        ];
+        let different: Vec<&str> =
+            parts.into_iter().filter(|(_, same)| !same).map(|(part, _)| part).collect();
+        (!different.is_empty()).then(|| different.join(", "))
+    }
+}
+
 impl Fixture {
     /// Opens the store of a harness.
     pub async fn open(harness: Arc<dyn Harness>) -> Self {
         let store = harness.open().await.expect("the store opens");
         let mut capabilities = store.capabilities();
         capabilities.persistent = harness.keeps(&capabilities);
+        // Nothing is written before the answer is polled.
+        capabilities.inbox &= harness.write_letter("").is_some();
         Fixture { harness, capabilities, store: Some(store), owners: BTreeMap::new() }
     }
 
@@ -260,7 +279,7 @@ pub(super) fn job_of(stored: &StoredJob) -> &Arc<Job> {
 
 /// Everything that can be read from a shard at `now`.
 pub(super) async fn snapshot(store: &dyn Store, shard: ShardId, now: Timestamp) -> Snapshot {
-    let recovered = sorted(store.recover(shard).await.expect("recovered"));
+    let recovered = store.recover(shard).await.expect("recovered").sorted();
     let request = ListRequest { filter: all_states(), after: None, limit: 100_000, now };
     let jobs = store.list(shard, request).await.expect("listed").jobs;
     let names: Vec<JobName> = jobs.iter().map(|job| job_of(job).name.clone()).collect();
@@ -284,12 +303,4 @@ pub(super) async fn snapshot(store: &dyn Store, shard: ShardId, now: Timestamp) 
     }
     let found = store.get(shard, names, now).await.expect("got");
     Snapshot { recovered, due, jobs, found, attempts, occurrences }
-}
-
-/// The lists whose order is not promised, in one that can be compared.
-fn sorted(mut recovered: Recovered) -> Recovered {
-    recovered.counts.sort_by(|a, b| a.0.cmp(&b.0));
-    recovered.queues.sort_by(|a, b| a.0.cmp(&b.0));
-    recovered.schedules.sort_by(|a, b| a.schedule.id.cmp(&b.schedule.id));
-    recovered
 }

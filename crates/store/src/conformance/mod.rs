@@ -1,4 +1,4 @@
-//! The table of cases that every engine must pass: the promises S1 to S12, made executable.
+//! The table of cases that every engine must pass: the promises S1 to S15, made executable.
 //!
 //! An engine's `tests/conformance.rs` (with `harness = false`) is a [`Harness`] and one call:
 //!
@@ -35,6 +35,8 @@ use futures::future::BoxFuture;
 pub use libtest_mimic::{Arguments, Conclusion};
 use libtest_mimic::{Completion, Failed, Trial};
 
+use hence_core::id::LetterId;
+
 use crate::{Capabilities, Store, StoreError};
 
 mod block;
@@ -46,8 +48,10 @@ mod due;
 mod fencing;
 mod fixture;
 mod history;
+mod letters;
 mod lookup;
 mod model;
+mod moving;
 mod order;
 mod ownership;
 mod paging;
@@ -56,12 +60,14 @@ mod pressure;
 mod random;
 mod recovery;
 mod reopen;
+mod tenure;
 
 pub use fixture::{Fixture, Snapshot};
 
 /// Every promise there is.
-pub const PROMISES: [&str; 12] =
-    ["S1", "S2", "S3", "S4", "S5", "S6", "S7", "S8", "S9", "S10", "S11", "S12"];
+pub const PROMISES: [&str; 15] = [
+    "S1", "S2", "S3", "S4", "S5", "S6", "S7", "S8", "S9", "S10", "S11", "S12", "S13", "S14", "S15",
+];
 
 /// Where an engine keeps a store, and how to open it. One is made for each case.
 pub trait Harness: Send + Sync + 'static {
@@ -73,6 +79,12 @@ pub trait Harness: Send + Sync + 'static {
     /// better than the engine: the memory engine keeps nothing, its harness does.
     fn keeps(&self, capabilities: &Capabilities) -> bool {
         capabilities.persistent
+    }
+
+    /// Writes a letter, as a user of the engine would, in a transaction of their own. None: this
+    /// harness cannot.
+    fn write_letter(&self, _body: &'static str) -> Option<BoxFuture<'_, LetterId>> {
+        None
     }
 
     /// Runs the work to its end on this thread. Called from several threads at once; engines that
@@ -109,9 +121,12 @@ pub fn cases() -> impl Iterator<Item = &'static Case> {
         history::CASES,
         precision::CASES,
         pressure::CASES,
+        letters::CASES,
+        tenure::CASES,
         reopen::CASES,
         concurrency::CASES,
         model::CASES,
+        moving::CASES,
     ];
     topics.into_iter().flatten()
 }
@@ -166,6 +181,18 @@ mod needs {
 
     pub(super) fn persistence(capabilities: &Capabilities) -> bool {
         capabilities.persistent
+    }
+
+    pub(super) fn inbox(capabilities: &Capabilities) -> bool {
+        capabilities.inbox
+    }
+
+    pub(super) fn inbox_and_persistence(capabilities: &Capabilities) -> bool {
+        inbox(capabilities) && persistence(capabilities)
+    }
+
+    pub(super) fn sharing(capabilities: &Capabilities) -> bool {
+        capabilities.shared
     }
 
     pub(super) fn persistence_and_two_shards(capabilities: &Capabilities) -> bool {

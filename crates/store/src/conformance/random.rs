@@ -1,6 +1,6 @@
 //! A random history that makes sense: every change speaks of jobs that are there.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use hence_core::id::{JobName, QueueName, Token};
@@ -25,6 +25,7 @@ pub(super) struct History {
     token: u64,
     minute: i64,
     jobs: BTreeMap<JobName, State>,
+    schedules: BTreeSet<String>,
 }
 
 #[derive(Clone)]
@@ -40,7 +41,8 @@ const IDS: [&str; 5] = ["1", "2", "k", "x", "x/1"];
 impl History {
     pub(super) fn new(seed: u64) -> Self {
         let dice = StdRng::seed_from_u64(seed);
-        History { dice, now: at(0), number: 0, token: 0, minute: 0, jobs: BTreeMap::new() }
+        let (jobs, schedules) = (BTreeMap::new(), BTreeSet::new());
+        History { dice, now: at(0), number: 0, token: 0, minute: 0, jobs, schedules }
     }
 
     pub(super) fn now(&self) -> Timestamp {
@@ -211,9 +213,14 @@ impl History {
     fn schedule_change(&mut self) -> Change {
         let id = format!("s{}", self.dice.random_range(0..4));
         self.minute += 1;
+        let known = self.schedules.contains(&id);
         match self.dice.random_range(0..6) {
-            0 => Change::ScheduleRemoved { id: schedule_id(&id) },
-            1 | 2 => {
+            0 if known => {
+                self.schedules.remove(&id);
+                Change::ScheduleRemoved { id: schedule_id(&id) }
+            }
+            choice if choice <= 2 || !known => {
+                self.schedules.insert(id.clone());
                 let progress = advanced(&id, self.minute as u64);
                 let state = ScheduleState { progress, ..schedule(&id) };
                 Change::SchedulePut { state: state.into() }

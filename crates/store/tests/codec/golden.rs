@@ -7,8 +7,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use hence_core::change::{Change, FinishedPlace, LeaseGrant, Place};
 use hence_core::id::{
-    Epoch, HandlerName, JobId, JobName, JobNumber, Key, QueueName, ScheduleId, ShardId, Token,
-    WorkerName,
+    Epoch, HandlerName, JobId, JobName, JobNumber, Key, LetterId, QueueName, ScheduleId, ShardId,
+    Token, WorkerName,
 };
 use hence_core::job::{
     AttemptEnd, AttemptRecord, Finish, HttpTarget, Job, JobSpec, KeyOnFailure, Lease, Occurrence,
@@ -168,6 +168,10 @@ fn changes() -> Vec<(&'static str, Change)> {
         (
             "change-queue_put",
             Change::QueuePut { name: QueueName::default_queue(), settings: settings() },
+        ),
+        (
+            "change-letter_taken",
+            Change::LetterTaken { id: LetterId(4_711), refused: Some("no such queue".into()) },
         ),
     ]
 }

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use hence_core::change::{Change, FinishedPlace, LeaseGrant, Place};
 use hence_core::id::{
-    Epoch, HandlerName, JobId, JobName, JobNumber, Key, QueueName, ScheduleId, ShardId, Token,
-    WorkerName,
+    Epoch, HandlerName, JobId, JobName, JobNumber, Key, LetterId, QueueName, ScheduleId, ShardId,
+    Token, WorkerName,
 };
 use hence_core::job::{
     AttemptEnd, AttemptRecord, Finish, HttpTarget, Job, JobSpec, KeyOnFailure, Lease, Occurrence,
@@ -475,6 +475,10 @@ pub(crate) fn change() -> BoxedStrategy<Change> {
         schedule_id().prop_map(|id| Change::ScheduleRemoved { id }),
         occurrence().prop_map(|record| Change::OccurrenceRecorded { record }),
         (queue(), settings()).prop_map(|(name, settings)| Change::QueuePut { name, settings }),
+        (any::<u64>(), option::of(".{0,40}")).prop_map(|(id, refused)| Change::LetterTaken {
+            id: LetterId(id),
+            refused: refused.map(Into::into),
+        }),
     ]
     .boxed()
 }

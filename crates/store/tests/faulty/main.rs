@@ -14,8 +14,14 @@ use hence_store::{
 
 use stubborn::Stubborn;
 
-const BAD: Faults =
-    Faults { delayed: 0.3, delay_polls_max: 5, refused: 0.1, timed_out: 0.1, lost: 0.1 };
+const BAD: Faults = Faults {
+    delayed: 0.3,
+    delay_polls_max: 5,
+    refused: 0.1,
+    timed_out: 0.1,
+    lost: 0.1,
+    only_commits: false,
+};
 const SHARD: ShardId = ShardId(0);
 
 struct Bad(Arc<Faulty<MemoryStore>>);

@@ -1,14 +1,16 @@
-//! `hence store`: a data directory, with no server on it: check, repair, export, import.
+//! `hence store`: a store, with no server on it: check, repair, export, import, migrate, move.
 
 mod export;
 mod import;
 mod job_record;
+mod migrate;
+mod moving;
 mod open;
 mod record;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use self::open::or_make as open_or_make;
+pub(crate) use self::open::{any as open_any, database_failure};
 
 use std::fs::{File, OpenOptions};
 use std::io::{BufReader, BufWriter};
@@ -17,6 +19,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
 use hence_core::time::Timestamp;
+use hence_server::config::StoreChoice;
 use hence_store::{ErrorKind, StoreError};
 use serde_json::json;
 
@@ -31,9 +34,12 @@ Examples:
   hence store repair ./data                        keeps what can be read, says what it gave up
   hence store export ./data --to backup.jsonl      everything, as lines of JSON
   hence store import ./new --from backup.jsonl
+  hence store migrate postgres://hence@db/hence --dry-run
+  hence store move --from ./hence-data --to postgres://hence@db/hence
 
-The server must not run on the directory. An export holds payloads and headers as they are: keep it
-as you keep the directory.";
+STORE is a directory, or postgres://ROLE@HOST/DATABASE. No server must run on it meanwhile; to move
+without a pause, start the server with --move-to. An export holds payloads and headers as they are:
+keep it as you keep the store.";
 
 #[derive(Debug, Args)]
 pub(crate) struct StoreCommand {
@@ -58,16 +64,18 @@ enum Verb {
     },
     /// Write jobs, schedules with their ledgers, and queues as lines of JSON
     Export {
-        /// The data directory
-        dir: PathBuf,
+        /// The store: a directory, or the address of a database
+        #[arg(value_parser = StoreChoice::parse_or_directory)]
+        store: StoreChoice,
         /// The file to write; it must not exist [default: stdout]
         #[arg(long, value_name = "FILE")]
         to: Option<PathBuf>,
     },
-    /// Read what export wrote into a new directory
+    /// Read what export wrote into a new store
     Import {
-        /// The data directory
-        dir: PathBuf,
+        /// The store: a directory, or the address of a database
+        #[arg(value_parser = StoreChoice::parse_or_directory)]
+        store: StoreChoice,
         /// The file to read [default: stdin]
         #[arg(long, value_name = "FILE")]
         from: Option<PathBuf>,
@@ -75,22 +83,32 @@ enum Verb {
         #[arg(long)]
         merge: bool,
     },
+    /// Bring the tables of a database to the version of this program, or to another
+    Migrate(migrate::Migrate),
+    /// Copy everything from one store into another, compare, and let the old one go
+    Move(moving::Move),
 }
 
 pub(crate) async fn run(command: StoreCommand, output: &Output) -> Result<(), Failure> {
     match command.verb {
         Verb::Check { dir } => open::check(&dir, output),
         Verb::Repair { dir, yes } => open::repair(&dir, yes, output),
-        Verb::Export { dir, to } => run_export(&dir, to.as_deref(), output).await,
-        Verb::Import { dir, from, merge } => {
+        Verb::Export { store, to } => run_export(&store, to.as_deref(), output).await,
+        Verb::Import { store, from, merge } => {
             let into = if merge { import::Into::Existing } else { import::Into::Empty };
-            run_import(&dir, from.as_deref(), into, output).await
+            run_import(&store, from.as_deref(), into, output).await
         }
+        Verb::Migrate(migrate) => migrate::run(migrate, output).await,
+        Verb::Move(moving) => moving::run(moving, output).await,
     }
 }
 
-async fn run_export(dir: &Path, to: Option<&Path>, output: &Output) -> Result<(), Failure> {
-    let store = open::existing(dir, output)?;
+async fn run_export(
+    store: &StoreChoice,
+    to: Option<&Path>,
+    output: &Output,
+) -> Result<(), Failure> {
+    let store = open::any_existing(store, output).await?;
     let bar = output.progress(None, "exporting");
     let now = Timestamp::from_millis(clock::now_ms());
     let count = |jobs| bar.set_position(jobs);
@@ -117,13 +135,13 @@ async fn run_export(dir: &Path, to: Option<&Path>, output: &Output) -> Result<()
 }
 
 async fn run_import(
-    dir: &Path,
+    store: &StoreChoice,
     from: Option<&Path>,
     into: import::Into,
     output: &Output,
 ) -> Result<(), Failure> {
     let (mut lines, bytes) = read_from(from)?;
-    let store = open::or_make(dir, output)?;
+    let store = open::any(store, output).await?;
     let bar = output.progress(bytes, "importing");
     let now = Timestamp::from_millis(clock::now_ms());
     let advance = |bytes| bar.inc(bytes);

@@ -1,11 +1,12 @@
-//! The embedded engine, for people: open, check, repair.
+//! Stores, for people: open any of them; check and repair a directory.
 
 use std::fmt::Write as _;
 use std::path::Path;
 use std::sync::Arc;
 
 use hence_core::time::Timestamp;
-use hence_store::Store;
+use hence_server::config::StoreChoice;
+use hence_store::{ErrorKind, MemoryStore, Store, StoreError};
 use hence_store_embedded::kv::disk::{Disk, RealDisk};
 use hence_store_embedded::kv::{self, Error, GivenUp, RepairReport, Report};
 use hence_store_embedded::{EmbeddedStore, Settings};
@@ -17,6 +18,56 @@ use crate::failure::{Exit, Failure};
 use crate::output::{Output, Tone};
 use crate::words;
 
+/// Opens the store that was named, or makes it.
+pub(crate) async fn any(choice: &StoreChoice, output: &Output) -> Result<Arc<dyn Store>, Failure> {
+    match choice {
+        StoreChoice::Embedded(directory) => or_make(directory, output),
+        StoreChoice::Memory => Ok(Arc::new(MemoryStore::new(1))),
+        StoreChoice::Database(url) => {
+            let opened = hence_store_sql::open(url.expose(), now()).await;
+            opened.map_err(|error| database_failure(&error))
+        }
+    }
+}
+
+/// Opens a store that must be there: a mistyped name must not make a new one.
+pub(super) async fn any_existing(
+    choice: &StoreChoice,
+    output: &Output,
+) -> Result<Arc<dyn Store>, Failure> {
+    match choice {
+        StoreChoice::Embedded(directory) => existing(directory, output),
+        StoreChoice::Memory => {
+            Err(Failure::new(Exit::Usage, "memory: is empty whenever it is opened"))
+        }
+        StoreChoice::Database(url) => {
+            let applied = hence_store_sql::status(url.expose()).await;
+            if applied.map_err(|error| database_failure(&error))?.is_empty() {
+                return Err(Failure::new(Exit::NotFound, format!("there is no store in {url}")));
+            }
+            any(choice, output).await
+        }
+    }
+}
+
+/// A database's error with the exit code and the advice that go with its kind.
+pub(crate) fn database_failure(error: &StoreError) -> Failure {
+    let message = error.to_string();
+    match error.kind() {
+        ErrorKind::Unavailable => Failure::new(Exit::Unavailable, message)
+            .fix("look whether the database runs and can be reached from here"),
+        ErrorKind::Unsupported => Failure::new(Exit::Usage, message),
+        ErrorKind::Full => {
+            Failure::new(Exit::Io, message).fix("free some space on the database's disk")
+        }
+        _ => store_failure(error, None),
+    }
+}
+
+fn now() -> Timestamp {
+    Timestamp::from_millis(clock::now_ms())
+}
+
 /// Opens the store in a directory that must hold one: a mistyped name must not make a new one.
 pub(super) fn existing(dir: &Path, output: &Output) -> Result<Arc<dyn Store>, Failure> {
     must_exist(dir)?;
@@ -25,8 +76,7 @@ pub(super) fn existing(dir: &Path, output: &Output) -> Result<Arc<dyn Store>, Fa
 
 /// Opens the store in the directory, or makes it.
 pub(crate) fn or_make(dir: &Path, output: &Output) -> Result<Arc<dyn Store>, Failure> {
-    let created_at = Timestamp::from_millis(clock::now_ms());
-    let settings = Settings { created_at, ..Settings::default() };
+    let settings = Settings { created_at: now(), ..Settings::default() };
     let opened = EmbeddedStore::open(dir, &settings);
     let store = opened.map_err(|error| store_failure(&error, Some(dir)))?;
     if let Some(torn) = &store.opened().torn {

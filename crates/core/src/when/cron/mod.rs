@@ -296,6 +296,23 @@ mod tests {
         }
     }
 
+    /// Found by fuzzing: `H/20` in the hours was called `16-23/20`, a name that is refused when it
+    /// is read.
+    #[test]
+    fn a_spread_step_that_hits_once() {
+        let mut once = 0;
+        for number in 0..100 {
+            let schedule = alloc::format!("s{number}");
+            let drawn = Cron::parse("0 H/20 * * *", Dialect::Unix, Some(&schedule)).unwrap();
+            let named = drawn.canonical();
+            let again = Cron::parse(named, Dialect::Unix, None);
+            let again = again.unwrap_or_else(|problem| panic!("{named}: {problem:?}"));
+            assert_eq!(again.canonical(), named);
+            once += u32::from(!named.contains('/'));
+        }
+        assert!(once > 50, "{once} of 100 hit once");
+    }
+
     #[test]
     fn a_bit_is_found_or_not() {
         assert_eq!(next_bit(0b1010, 0), Some(1));

@@ -64,6 +64,7 @@ pub(crate) struct Scripted {
     commits: AtomicUsize,
     reads_fail: Mutex<Option<ErrorKind>>,
     full: AtomicBool,
+    broken: Mutex<Option<ErrorKind>>,
 }
 
 impl Scripted {
@@ -77,6 +78,7 @@ impl Scripted {
             commits: AtomicUsize::new(0),
             reads_fail: Mutex::default(),
             full: AtomicBool::new(false),
+            broken: Mutex::default(),
         })
     }
 
@@ -95,6 +97,11 @@ impl Scripted {
 
     pub(crate) fn set_full(&self, full: bool) {
         self.full.store(full, Ordering::SeqCst);
+    }
+
+    /// It fails by itself, with nobody calling it.
+    pub(crate) fn break_down(&self, kind: ErrorKind) {
+        *self.broken.lock().unwrap() = Some(kind);
     }
 
     pub(crate) fn commits(&self) -> usize {
@@ -196,5 +203,9 @@ impl Store for Scripted {
 
     fn pressure(&self) -> Pressure {
         if self.full.load(Ordering::SeqCst) { Pressure::Full } else { Pressure::Normal }
+    }
+
+    fn health(&self) -> Result<(), StoreError> {
+        self.broken.lock().unwrap().map_or(Ok(()), |kind| Err(told(kind)))
     }
 }

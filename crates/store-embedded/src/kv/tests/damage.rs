@@ -210,3 +210,52 @@ fn a_newer_version_is_refused_by_name() {
     let refused = open(&disk).map(|_| ()).expect_err("too new");
     assert!(matches!(refused, Error::Version { found: 9, supported: 1, .. }));
 }
+
+#[test]
+fn a_write_that_went_astray_is_named_or_harmless() {
+    const MORE: usize = 12;
+    let (mut refused, mut harmless, mut unseen) = (0, 0, 0);
+    for before in 0..16 {
+        for seed in 0..60 {
+            let disk = FakeDisk::new();
+            let kv = open_new(&disk);
+            run_commits(&kv, before);
+            disk.misdirect(["", ".log", "table", "MANIFEST"][seed as usize % 4], seed);
+            let failed = (before..before + MORE).find(|number| {
+                let halfway = *number == before + MORE / 2;
+                let flushed = if halfway { kv.flush() } else { Ok(()) };
+                let done = flushed.and_then(|()| kv.commit(&batch_of(*number)));
+                // Damage that it meets itself is named as well.
+                let named = done.as_ref().err().map(|error| matches!(error, Error::Corrupt { .. }));
+                assert_ne!(named, Some(false), "{done:?}");
+                done.is_err()
+            });
+            drop(kv);
+            // A log whose last record never arrived is one that ends before it.
+            if disk.misdirected() == 0 || disk.end_is_wrong(".log") {
+                unseen += 1;
+                continue;
+            }
+            let last = failed.unwrap_or(before + MORE);
+            let states = states(last + 1);
+            match open(&disk).and_then(|(kv, _)| contents(&kv)) {
+                Ok(found) => {
+                    let right =
+                        found == states[last] || failed.is_some_and(|_| found == states[last + 1]);
+                    assert!(right, "{before} {seed}: it opens with something else");
+                    harmless += 1;
+                }
+                Err(error) => {
+                    assert!(matches!(error, Error::Corrupt { .. }), "{before} {seed}: {error}");
+                    refused += 1;
+                }
+            }
+            disk.put_right();
+            let (kv, _) = open(&disk).expect("opens when everything is as it should be");
+            let found = contents(&kv).expect("reads");
+            assert!(found == states[last] || found == states[last + 1], "{before} {seed}");
+        }
+    }
+    let counted = (refused, harmless, unseen);
+    assert!(refused > 700 && unseen < 100, "{counted:?}");
+}

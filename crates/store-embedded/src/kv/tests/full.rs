@@ -83,7 +83,8 @@ fn a_failed_write_or_sync_of_the_log_ends_the_store() {
         disk.fail(faulty, ".log");
         let first = kv.commit(&batch_of(3)).expect_err("the disk failed");
         assert!(matches!(first, Error::Fatal { .. }), "{first}");
-        disk.heal();
+        assert!(kv.health().is_err(), "{faulty:?}");
+        disk.heal(faulty);
         let later = kv.commit(&batch_of(3)).expect_err("never again");
         assert!(matches!(later, Error::Fatal { .. }), "{later}");
         assert_eq!(contents(&kv).expect("reads still work"), states(3)[3]);
@@ -102,7 +103,8 @@ fn a_failed_sync_of_a_table_or_the_manifest_ends_the_store() {
         disk.fail(Faulty::Sync, name);
         let failed = (0..200).find_map(|number| kv.commit(&batch_of(number)).err());
         assert!(matches!(failed, Some(Error::Fatal { .. })), "{name}: {failed:?}");
-        disk.heal();
+        disk.heal(Faulty::Sync);
+        assert!(matches!(kv.health(), Err(Error::Fatal { .. })), "{name}");
         assert!(matches!(kv.commit(&put("a", "1")), Err(Error::Fatal { .. })), "{name}");
     }
 }
@@ -116,6 +118,6 @@ fn a_failed_read_is_an_answer_and_changes_nothing() {
     kv.flush().expect("flushes");
     disk.fail(Faulty::Read, ".table");
     assert!(matches!(kv.get(b"last"), Err(Error::Io { .. })));
-    disk.heal();
+    disk.heal(Faulty::Read);
     assert_eq!(contents(&kv).expect("reads"), states(12)[12]);
 }

@@ -1,0 +1,1 @@
+DROP VIEW IF EXISTS @nodes_view, @schedules_view, @attempts_view, @jobs_view, @leases_view;

@@ -1,0 +1,320 @@
+//! MySQL and MariaDB.
+//!
+//! One connection commits, in order; a few read. Everything is sent as text, several statements at
+//! once: the protocol waits for an answer to each packet, and a packet may hold many.
+//!
+//! Reading order: [`write`] and [`statements`] for commits, [`snapshot`], [`read`] and [`list`] for
+//! looking, [`sweep`] and [`turn`] for what goes, [`migrate`] and [`schema`] for tables.
+
+use std::sync::Arc;
+
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use hence_core::change::Place;
+use hence_core::id::{Epoch, JobName, JobNumber, QueueName, ShardId};
+use hence_core::job::AttemptRecord;
+use hence_core::time::{Millis, Timestamp};
+use hence_store::{
+    Answer, Capabilities, ErrorKind, LedgerRequest, ListRequest, LiveJob, OccurrenceRecord, Page,
+    Pressure, Recovered, ShardBatch, Store, StoreError, StoredJob, Tier,
+};
+use tokio::sync::{mpsc, oneshot};
+
+use self::schema::{Meta, Schema};
+use self::session::{Connector, Role, Session};
+use self::shared::{Shared, Tables};
+use self::url::MySqlUrl;
+use self::write::Commit;
+use crate::limits::COMMITS_WAITING_MAX;
+use crate::migrate::{Applied, Direction, Step, plan};
+use crate::options::{Options, Run};
+use crate::slots::{Layout, Slots};
+use crate::threads::Threads;
+
+mod commit_row;
+mod error;
+mod list;
+mod migrate;
+mod own;
+mod pool;
+mod read;
+mod schema;
+mod session;
+mod shared;
+mod snapshot;
+mod statements;
+mod sweep;
+mod text;
+mod tier;
+mod turn;
+mod url;
+mod write;
+
+/// The smallest `max_allowed_packet` that a store can be opened with: a job with the largest
+/// payload and the largest result, every byte of them escaped, and the packet it comes on top of.
+const PACKET_BYTES_MIN: i64 = 12 * 1024 * 1024;
+
+/// A store in MySQL or MariaDB.
+pub struct MySqlStore {
+    shared: Arc<Shared>,
+    commits: mpsc::Sender<Commit>,
+    shards: u16,
+    tier: Tier,
+    notes: Vec<String>,
+    threads: Threads,
+}
+
+impl std::fmt::Debug for MySqlStore {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let prefix = self.shared.tables.prefix();
+        f.debug_struct("MySqlStore").field("prefix", &prefix).finish_non_exhaustive()
+    }
+}
+
+/// Opens the store behind `mysql://user@host/database?prefix=hence_`, and makes it when it is not
+/// there.
+pub fn open(url: &str, options: &Options) -> BoxFuture<'static, Result<MySqlStore, StoreError>> {
+    let (url, options) = (MySqlUrl::parse(url), options.clone());
+    async move {
+        let url = url?;
+        options.check()?;
+        let threads = Threads::start("hence-mysql")?;
+        let connector = Connector::new(&url);
+        let tables = Tables::new(url.prefix.clone());
+        let preparing = prepare(connector.clone(), tables.clone(), options.clone());
+        let (meta, answers) = threads.run(preparing).await?;
+        let slots = Slots { width: meta.width, era: meta.era, ..options.slots };
+        let shared = Arc::new(Shared::new(connector, url.readers, tables, slots));
+        let (commits, waiting) = mpsc::channel(COMMITS_WAITING_MAX);
+        threads.spawn(write::writer(Arc::clone(&shared), waiting));
+        let (tier, notes) = answers.judge();
+        Ok(MySqlStore { shared, commits, shards: meta.shards, tier, notes, threads })
+    }
+    .boxed()
+}
+
+async fn prepare(
+    connector: Connector,
+    tables: Tables,
+    options: Options,
+) -> Result<(Meta, tier::Answers), StoreError> {
+    let mut session = connector.connect(Role::Writer).await?;
+    let answers = tier::ask(&mut session).await?;
+    if answers.packet_bytes_max < PACKET_BYTES_MIN {
+        let message = format!(
+            "max_allowed_packet is {}: a large job does not fit; set it to 16M or more",
+            answers.packet_bytes_max
+        );
+        return Err(StoreError::new(ErrorKind::Unsupported, message));
+    }
+    migrate::migrate(&mut session, &tables, None).await?;
+    let Slots { width, era, .. } = options.slots;
+    let wanted = Meta { shards: options.shards, width, era };
+    let layout = Layout::at(options.now, &options.slots);
+    let mut schema = Schema { session: &mut session, tables: &tables };
+    Ok((schema.meta(wanted, &layout).await?, answers))
+}
+
+/// Brings the tables to a version; the newest, without one. A dry run only gives the text.
+pub fn migrate_to(
+    url: &str,
+    to: Option<u32>,
+    run: Run,
+) -> BoxFuture<'static, Result<String, StoreError>> {
+    with_session(url, move |mut session, tables| async move {
+        let steps = match run {
+            Run::Dry => {
+                let applied = migrate::applied(&mut session, &tables).await?;
+                plan(&migrate::MIGRATIONS, &applied, to)?
+            }
+            Run::Really => migrate::migrate(&mut session, &tables, to).await?,
+        };
+        Ok(steps.iter().map(|step| step_text(&tables, step)).collect())
+    })
+}
+
+/// The migrations that were run.
+pub fn status(url: &str) -> BoxFuture<'static, Result<Vec<Applied>, StoreError>> {
+    with_session(
+        url,
+        |mut session, tables| async move { migrate::applied(&mut session, &tables).await },
+    )
+}
+
+fn step_text(tables: &Tables, step: &Step) -> String {
+    let direction = match step.direction {
+        Direction::Up => "up",
+        Direction::Down => "down",
+    };
+    format!("-- {} {}, {direction}\n{}\n", step.version, step.name, tables.named(step.sql))
+}
+
+fn with_session<T, F>(
+    url: &str,
+    work: impl FnOnce(Session, Tables) -> F + Send + 'static,
+) -> BoxFuture<'static, Result<T, StoreError>>
+where
+    T: Send + 'static,
+    F: Future<Output = Result<T, StoreError>> + Send,
+{
+    let url = MySqlUrl::parse(url);
+    async move {
+        let url = url?;
+        let threads = Threads::start("hence-mysql")?;
+        let connector = Connector::new(&url);
+        let working = async move {
+            let session = connector.connect(Role::Writer).await?;
+            work(session, Tables::new(url.prefix)).await
+        };
+        threads.run(working).await
+    }
+    .boxed()
+}
+
+impl MySqlStore {
+    /// Brings the tables of a shard up to `now`, as a sweep does: late jobs are carried, slots
+    /// open, commits are folded, and what is over is dropped.
+    pub fn keep_up(&self, shard: ShardId, now: Timestamp) -> Answer<'_, ()> {
+        self.call(move |shared| async move {
+            let mut reader = shared.pool.get().await?;
+            turn::keep_up(&shared, &mut reader.session, shard, now).await?;
+            shared.pool.give_back(reader);
+            Ok(())
+        })
+    }
+
+    /// Calls, once.
+    fn call<T, F>(&self, work: impl FnOnce(Arc<Shared>) -> F) -> Answer<'_, T>
+    where
+        T: Send + 'static,
+        F: Future<Output = Result<T, StoreError>> + Send + 'static,
+    {
+        self.threads.run(work(Arc::clone(&self.shared)))
+    }
+
+    /// Reads, and once more when that fails in a way that passes: the server may have closed an
+    /// idle connection, or changed a table since the snapshot.
+    fn read<T, F>(&self, work: impl Fn(Arc<Shared>) -> F + Send + 'static) -> Answer<'_, T>
+    where
+        T: Send + 'static,
+        F: Future<Output = Result<T, StoreError>> + Send + 'static,
+    {
+        let shared = Arc::clone(&self.shared);
+        self.threads.run(async move {
+            match work(Arc::clone(&shared)).await {
+                Err(error) if error.kind() == ErrorKind::Unavailable => {
+                    shared.pool.clear();
+                    work(shared).await
+                }
+                answer => answer,
+            }
+        })
+    }
+}
+
+impl Store for MySqlStore {
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            engine: "mysql",
+            tier: self.tier,
+            shared: true,
+            persistent: true,
+            inbox: false,
+            shards: self.shards,
+            notes: self.notes.clone(),
+        }
+    }
+
+    fn commit(&self, batches: Vec<ShardBatch>) -> Answer<'_, ()> {
+        let (answer, answered) = oneshot::channel();
+        let refused = |why: &str| StoreError::new(ErrorKind::Unavailable, why);
+        // Sent at once, not when it is polled: commits are made in the order of the calls.
+        if self.commits.try_send(Commit { batches, answer }).is_err() {
+            let why = format!("commit: {COMMITS_WAITING_MAX} others wait already");
+            return std::future::ready(Err(refused(&why))).boxed();
+        }
+        async move {
+            answered.await.unwrap_or_else(|_| Err(refused("commit: the store was closed")))
+        }
+        .boxed()
+    }
+
+    fn due(
+        &self,
+        shard: ShardId,
+        queue: QueueName,
+        after: Place,
+        limit: usize,
+    ) -> Answer<'_, Vec<LiveJob>> {
+        self.read(move |shared| {
+            let queue = queue.clone();
+            async move { read::due(&shared, shard, &queue, after, limit).await }
+        })
+    }
+
+    fn recover(&self, shard: ShardId) -> Answer<'_, Recovered> {
+        self.read(move |shared| async move { read::recover(&shared, shard).await })
+    }
+
+    fn get(
+        &self,
+        shard: ShardId,
+        names: Vec<JobName>,
+        now: Timestamp,
+    ) -> Answer<'_, Vec<Option<StoredJob>>> {
+        let names = Arc::new(names);
+        self.read(move |shared| {
+            let names = Arc::clone(&names);
+            async move { read::get(&shared, shard, &names, now).await }
+        })
+    }
+
+    fn list(&self, shard: ShardId, request: ListRequest) -> Answer<'_, Page> {
+        self.read(move |shared| {
+            let request = request.clone();
+            async move { list::list(&shared, shard, &request).await }
+        })
+    }
+
+    fn attempts(&self, shard: ShardId, number: JobNumber) -> Answer<'_, Vec<AttemptRecord>> {
+        self.read(move |shared| async move { read::attempts(&shared, shard, number).await })
+    }
+
+    fn occurrences(
+        &self,
+        shard: ShardId,
+        request: LedgerRequest,
+    ) -> Answer<'_, Vec<OccurrenceRecord>> {
+        self.read(move |shared| {
+            let request = request.clone();
+            async move { read::occurrences(&shared, shard, &request).await }
+        })
+    }
+
+    fn sweep(
+        &self,
+        shard: ShardId,
+        now: Timestamp,
+        limit: usize,
+    ) -> Answer<'_, Vec<(QueueName, u64)>> {
+        self.call(|shared| async move { sweep::sweep(&shared, shard, now, limit).await })
+    }
+
+    fn acquire(&self, shard: ShardId, node: String) -> Answer<'_, Epoch> {
+        self.call(|shared| async move { own::acquire(&shared, shard, &node).await })
+    }
+
+    fn release(&self, shard: ShardId, epoch: Epoch) -> Answer<'_, ()> {
+        self.call(|shared| async move { own::release(&shared, shard, epoch).await })
+    }
+
+    fn renew(&self, shard: ShardId, epoch: Epoch, tenure: Millis) -> Answer<'_, Option<Timestamp>> {
+        self.call(
+            move |shared| async move { own::renew(&shared, shard, epoch, tenure).await.map(Some) },
+        )
+    }
+
+    fn pressure(&self) -> Pressure {
+        self.shared.pressure()
+    }
+}

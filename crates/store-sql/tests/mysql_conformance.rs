@@ -1,0 +1,41 @@
+//! The table of promises, on a MariaDB server. One server for all cases, a prefix for each.
+
+mod manner;
+
+use std::process::ExitCode;
+
+use futures::future::BoxFuture;
+use hence_core::id::{LetterId, ShardId};
+use hence_core::time::Timestamp;
+use hence_store::Answer;
+use hence_store_sql::mysql::{self, MySqlStore};
+use hence_testkit::{MariaDb, Missing};
+
+impl manner::Turning for MySqlStore {
+    fn keep_up(&self, shard: ShardId, now: Timestamp) -> Answer<'_, ()> {
+        MySqlStore::keep_up(self, shard, now)
+    }
+
+    fn write_letter(_: &str, _: &'static str) -> Option<BoxFuture<'static, LetterId>> {
+        None
+    }
+}
+
+fn main() -> ExitCode {
+    // Its syncs are none of these cases' business, and every case makes some forty files.
+    let settings = [
+        "innodb_flush_log_at_trx_commit = 0",
+        "innodb_flush_method = nosync",
+        "table_open_cache = 4000",
+    ];
+    let server = MariaDb::start_with(&settings);
+    let database = server.as_ref().map(MariaDb::database);
+    let url = match (&server, database) {
+        (Err(error), _) if error.is::<Missing>() => {
+            return manner::skip("mysql", &error.to_string());
+        }
+        (_, Ok(Ok(url))) => url,
+        (_, other) => panic!("MariaDB does not start: {other:?}"),
+    };
+    manner::run("mysql", mysql::open, move |number| format!("{url}?prefix=case_{number}_"))
+}
