@@ -6,6 +6,7 @@
 //! reading.
 
 use bytes::Bytes;
+use hence_core::change::Change;
 use hence_core::id::{JobNumber, ShardId};
 use hence_core::job::AttemptRecord;
 use hence_core::time::Timestamp;
@@ -26,8 +27,9 @@ pub(crate) struct Attempts<'a> {
     /// Live jobs with stored attempts.
     attempted: &'a NumberSet,
     live: NumberMap<Touched>,
-    /// What this commit itself moved to finished jobs: not to be found by reading.
-    kept: NumberMap<Vec<Encoded>>,
+    /// What this commit itself moved to finished jobs, not to be found by reading: present if a
+    /// fact in it may ask.
+    kept: Option<NumberMap<Vec<Encoded>>>,
 }
 
 /// The attempts of a live job that this commit has touched.
@@ -40,8 +42,17 @@ struct Touched {
 
 impl<'a> Attempts<'a> {
     pub(crate) fn new(shard: ShardId, attempted: &'a NumberSet) -> Self {
-        let (live, kept) = (NumberMap::default(), NumberMap::default());
-        Attempts { shard, attempted, live, kept }
+        Attempts { shard, attempted, live: NumberMap::default(), kept: None }
+    }
+
+    /// These facts will come.
+    pub(crate) fn expect(&mut self, changes: &[Change]) {
+        let asks = |change: &Change| {
+            matches!(change, Change::JobForgotten { .. } | Change::JobPut { revives: Some(_), .. })
+        };
+        if self.kept.is_none() && changes.iter().any(asks) {
+            self.kept = Some(NumberMap::default());
+        }
     }
 
     /// An attempt of a live job ended.
@@ -64,23 +75,39 @@ impl<'a> Attempts<'a> {
         keep_until: Timestamp,
         out: &mut Output<'_>,
     ) -> Result<(), StoreError> {
-        let mut all = self.take_live(number, out)?;
-        if let Some(ended) = ended {
-            let mut encoded = Vec::new();
-            codec::encode_attempt(ended, &mut encoded);
-            all.push((out.next_order(), Bytes::from(encoded)));
-        }
-        for (order, encoded) in &all {
-            let key = out.key.attempt(keys::KEPT_ATTEMPT, self.shard, number, *order);
-            out.batch.put_fresh_with(key, |value| {
-                value.extend_from_slice(&instant_bytes(keep_until));
-                value.extend_from_slice(encoded);
+        for (order, encoded) in self.take_live(number, out)? {
+            self.put_kept(number, order, keep_until, out, |value| {
+                value.extend_from_slice(&encoded);
             });
         }
-        if !all.is_empty() {
-            self.kept.entry(number).or_default().extend(all);
+        if let Some(ended) = ended {
+            let order = out.next_order();
+            self.put_kept(number, order, keep_until, out, |value| {
+                codec::encode_attempt(ended, value);
+            });
         }
         Ok(())
+    }
+
+    /// Nearly every job comes through here once: encoded straight into the batch.
+    fn put_kept(
+        &mut self,
+        number: JobNumber,
+        order: Order,
+        keep_until: Timestamp,
+        out: &mut Output<'_>,
+        encode: impl Fn(&mut Vec<u8>),
+    ) {
+        let key = out.key.attempt(keys::KEPT_ATTEMPT, self.shard, number, order);
+        out.batch.put_fresh_with(key, |value| {
+            value.extend_from_slice(&instant_bytes(keep_until));
+            encode(value);
+        });
+        if let Some(kept) = &mut self.kept {
+            let mut encoded = Vec::new();
+            encode(&mut encoded);
+            kept.entry(number).or_default().push((order, Bytes::from(encoded)));
+        }
     }
 
     /// The finished job lives again under its number.
@@ -171,7 +198,8 @@ impl<'a> Attempts<'a> {
             all.push((order, values::kept(&value)?));
             Ok(())
         })?;
-        all.extend(self.kept.remove(&number).unwrap_or_default());
+        let kept = self.kept.as_mut().and_then(|kept| kept.remove(&number));
+        all.extend(kept.unwrap_or_default());
         for (order, _) in &all {
             let key = out.key.attempt(keys::KEPT_ATTEMPT, self.shard, number, *order);
             out.batch.delete(key);

@@ -81,6 +81,15 @@ impl<'a> Draft<'a> {
         Draft { shard, state, effects, attempts, names, ledgers }
     }
 
+    /// These batches will be added. Told of all of them before the first: what one writes, a later
+    /// one may ask for.
+    pub(crate) fn expect(&mut self, batches: &[ShardBatch]) {
+        for batch in batches {
+            self.names.expect(&batch.changes);
+            self.attempts.expect(&batch.changes);
+        }
+    }
+
     pub(crate) fn sequence(&self) -> u64 {
         self.effects.sequence
     }
@@ -97,7 +106,6 @@ impl<'a> Draft<'a> {
             out.batch.put_with(key, |value| codec::encode_counts(&counts, value));
             self.effects.counts.insert(queue, counts);
         }
-        self.names.expect(&batch.changes);
         for change in batch.changes.iter() {
             self.change(change, out)?;
         }

@@ -167,6 +167,7 @@ impl Engine {
         let state = self.shard(shard)?;
         let mut draft = Draft::new(shard, &state);
         let before = draft.sequence();
+        draft.expect(&batches);
         for batch in batches {
             check(&state, &batch, draft.sequence())?;
             if batch.sequence > draft.sequence() {

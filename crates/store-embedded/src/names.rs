@@ -22,7 +22,7 @@ pub(crate) struct Names {
 }
 
 impl Names {
-    /// These facts come next.
+    /// These facts will come.
     pub(crate) fn expect(&mut self, changes: &[Change]) {
         let asks = |change: &Change| matches!(change, Change::JobForgotten { .. });
         if self.written.is_none() && changes.iter().any(asks) {

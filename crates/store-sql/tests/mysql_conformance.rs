@@ -11,6 +11,7 @@ use hence_core::time::Timestamp;
 use hence_store::Answer;
 use hence_store_sql::mysql::{self, MySqlStore};
 use hence_testkit::{MariaDb, Missing};
+use mysql_async::Conn;
 use mysql_async::prelude::Queryable;
 
 impl manner::Turning for MySqlStore {
@@ -18,19 +19,23 @@ impl manner::Turning for MySqlStore {
         MySqlStore::keep_up(self, shard, now)
     }
 
-    fn write_letter(url: String, body: &'static str) -> BoxFuture<'static, LetterId> {
-        async move { write_letter(&url, body).await }.boxed()
+    fn write_letter(url: &str, body: &'static str) -> Option<BoxFuture<'static, LetterId>> {
+        let url = url.to_owned();
+        let writing = async move {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+            runtime.expect("a runtime").block_on(write_letter(&url, body))
+        };
+        Some(writing.boxed())
     }
 }
 
 async fn write_letter(url: &str, body: &str) -> LetterId {
     let (address, prefix) = url.split_once("?prefix=").expect("an address with a prefix");
-    let opts = mysql_async::Opts::from_url(address).expect("an address");
-    let mut connection = mysql_async::Conn::new(opts).await.expect("connected");
+    let mut conn = Conn::from_url(address).await.expect("connected");
     let sql = format!("INSERT INTO {prefix}inbox (body) VALUES (?)");
-    connection.exec_drop(sql, (body,)).await.expect("written");
-    let id = connection.last_insert_id().expect("a number");
-    connection.disconnect().await.expect("no error");
+    conn.exec_drop(sql, (body,)).await.expect("written");
+    let id = conn.last_insert_id().expect("a number");
+    conn.disconnect().await.expect("gone");
     LetterId(id)
 }
 

@@ -18,8 +18,13 @@ impl manner::Turning for PostgresStore {
         PostgresStore::keep_up(self, shard, now)
     }
 
-    fn write_letter(url: String, body: &'static str) -> BoxFuture<'static, LetterId> {
-        async move { write_letter(&url, body).await }.boxed()
+    fn write_letter(url: &str, body: &'static str) -> Option<BoxFuture<'static, LetterId>> {
+        let url = url.to_owned();
+        let writing = async move {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+            runtime.expect("a runtime").block_on(write_letter(&url, body))
+        };
+        Some(writing.boxed())
     }
 }
 

@@ -64,9 +64,45 @@ pub(super) fn varint(bytes: &[u8], mut at: usize) -> Option<(u32, usize)> {
     None
 }
 
+/// Bytes that are looked at together for whether one is not zero: so many at a time that it is
+/// done by the word, and not so many that a written byte is found late.
+const LOOK_BYTES: usize = 1_024;
+
+/// Whether all are zeros. Most of a log is, and all of it is looked at when it is opened.
+pub(super) fn is_blank(bytes: &[u8]) -> bool {
+    bytes.chunks(LOOK_BYTES).all(|some| some.iter().fold(0, |all, byte| all | byte) == 0)
+}
+
+/// Where the last byte lies that is not zero.
+pub(super) fn last_written(bytes: &[u8]) -> Option<usize> {
+    let mut end = bytes.len();
+    for some in bytes.rchunks(LOOK_BYTES) {
+        let start = end - some.len();
+        if !is_blank(some) {
+            return some.iter().rposition(|byte| *byte != 0).map(|at| start + at);
+        }
+        end = start;
+    }
+    None
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn one_written_byte_is_found_wherever_it_is() {
+        for length in [0, 1, LOOK_BYTES - 1, LOOK_BYTES, LOOK_BYTES + 1, 3 * LOOK_BYTES + 7] {
+            let mut bytes = vec![0; length];
+            assert_eq!((is_blank(&bytes), last_written(&bytes)), (true, None), "{length}");
+            for at in 0..length {
+                bytes[at] = 0x80;
+                let found = (is_blank(&bytes), last_written(&bytes));
+                assert_eq!(found, (false, Some(at)), "{at} of {length}");
+                bytes[at] = 0;
+            }
+        }
+    }
 
     #[test]
     fn varints_round_trip_at_every_boundary() {

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::bytes_io::Reader;
+use super::bytes_io::{Reader, is_blank};
 use super::disk::{Access, Disk, DiskFile};
 use super::error::{Error, Result};
 use super::limits::{NUMBER_MAX, READ_CHUNK_BYTES, WRITE_CHUNK_BYTES};
@@ -159,7 +159,7 @@ pub(super) fn read_file(disk: &dyn Disk, path: &Path) -> Result<Bytes> {
     for part in content.chunks_mut(READ_CHUNK_BYTES) {
         let piece = &mut piece[..part.len()];
         file.read_at(piece, offset).map_err(failed)?;
-        if piece.iter().any(|byte| *byte != 0) {
+        if !is_blank(piece) {
             part.copy_from_slice(piece);
         }
         offset += part.len() as u64;

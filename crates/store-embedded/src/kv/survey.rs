@@ -7,6 +7,7 @@
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
+use super::bytes_io::last_written;
 use super::error::Error;
 use super::frame::{self, FRAME_ALIGN, Frame, Parsed};
 use super::segment::{SEGMENT_HEAD, SegmentImage, segment_path};
@@ -67,7 +68,7 @@ pub(super) fn survey(image: SegmentImage) -> Survey {
         }
     }
     let rest = content.get(at..).unwrap_or_default();
-    if let Some(last) = rest.iter().rposition(|byte| *byte != 0) {
+    if let Some(last) = last_written(rest) {
         bad.push(at..at + last + 1);
     }
     Survey { image, frames, bad }

@@ -18,7 +18,7 @@ use hence_store::{
     Answer, Capabilities, ErrorKind, LedgerRequest, Letter, ListRequest, LiveJob, OccurrenceRecord,
     Page, Pressure, Recovered, ShardBatch, Store, StoreError, StoredJob, Tier,
 };
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{mpsc, oneshot};
 
 use self::schema::{Meta, Schema};
 use self::session::{Connector, Role, Session};
@@ -62,9 +62,17 @@ pub struct MySqlStore {
     shards: u16,
     tier: Tier,
     notes: Vec<String>,
-    /// Counts the times that there may be new letters.
-    news: watch::Sender<u64>,
+    seen: Arc<letters::Seen>,
     threads: Threads,
+}
+
+/// Ends a task with itself.
+struct Ends(tokio::task::AbortHandle);
+
+impl Drop for Ends {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
 }
 
 impl std::fmt::Debug for MySqlStore {
@@ -90,10 +98,16 @@ pub fn open(url: &str, options: &Options) -> BoxFuture<'static, Result<MySqlStor
         let shared = Arc::new(Shared::new(connector, url.readers, tables, slots));
         let (commits, waiting) = mpsc::channel(COMMITS_WAITING_MAX);
         threads.spawn(write::writer(Arc::clone(&shared), waiting));
-        let news = watch::Sender::new(0);
-        threads.spawn(letters::look(Arc::clone(&shared), news.clone()));
         let (tier, notes) = answers.judge();
-        Ok(MySqlStore { shared, commits, shards: meta.shards, tier, notes, news, threads })
+        Ok(MySqlStore {
+            shared,
+            commits,
+            shards: meta.shards,
+            tier,
+            notes,
+            seen: Arc::default(),
+            threads,
+        })
     }
     .boxed()
 }
@@ -320,15 +334,22 @@ impl Store for MySqlStore {
     }
 
     fn letters(&self, after: LetterId, limit: usize) -> Answer<'_, Vec<Letter>> {
-        self.read(move |shared| async move { letters::read(&shared, after, limit).await })
+        let seen = Arc::clone(&self.seen);
+        self.read(move |shared| {
+            let seen = Arc::clone(&seen);
+            async move { letters::read(&shared, &seen, after, limit).await }
+        })
     }
 
     fn await_letters(&self) -> Answer<'_, ()> {
-        let mut news = self.news.subscribe();
-        // It ends with the store, and whoever waits does too.
+        let waiting = letters::wait(Arc::clone(&self.shared), Arc::clone(&self.seen));
+        let waiting = self.threads.spawn(waiting);
+        // Whoever does not wait any more must not have somebody look for them for ever.
+        let ends = Ends(waiting.abort_handle());
         async move {
-            drop(news.changed().await);
-            Ok(())
+            let _ends = ends;
+            let closed = || StoreError::new(ErrorKind::Unavailable, "the store was closed");
+            waiting.await.unwrap_or_else(|_| Err(closed()))
         }
         .boxed()
     }

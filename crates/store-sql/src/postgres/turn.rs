@@ -97,7 +97,7 @@ impl Turn<'_> {
                  SELECT * FROM {table} j WHERE j.shard = $1 AND j.queue = q.queue \
                  AND j.due_at >= $2 AND j.due_at < $3 AND NOT EXISTS ( \
                  SELECT FROM @gone_{slot} g WHERE g.shard = j.shard AND g.due_at = j.due_at \
-                 AND g.number = j.number AND g.stamp > j.stamp)) j",
+                 AND g.number = j.number AND g.stamp > j.stamp OFFSET 0)) j",
                 queues_of(&table),
                 columns(""),
                 columns("j."),

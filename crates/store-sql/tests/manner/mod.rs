@@ -28,8 +28,10 @@ pub(crate) trait Turning: Store {
     /// As a sweep at this instant would.
     fn keep_up(&self, shard: ShardId, now: Timestamp) -> Answer<'_, ()>;
 
-    /// Writes a letter into the store of this address, as somebody else, in another connection.
-    fn write_letter(url: String, body: &'static str) -> BoxFuture<'static, LetterId>;
+    /// Writes a letter as somebody else would, over a connection of their own.
+    fn write_letter(url: &str, body: &'static str) -> Option<BoxFuture<'static, LetterId>>
+    where
+        Self: Sized;
 }
 
 /// How a store is opened.
@@ -119,7 +121,7 @@ impl<S: Turning> Harness for Tables<S> {
                 width: Millis::new(50),
                 ahead: 6,
                 behind: Millis::new(40),
-                era: Millis::new(10),
+                era: Millis::new(30),
             },
         };
         let options = Options { shards: 4, slots, ..Options::new(now) };
@@ -135,11 +137,7 @@ impl<S: Turning> Harness for Tables<S> {
     }
 
     fn write_letter(&self, body: &'static str) -> Option<BoxFuture<'_, LetterId>> {
-        let writing = async move {
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-            runtime.expect("a runtime").block_on(S::write_letter(self.url.clone(), body))
-        };
-        Some(writing.boxed())
+        S::write_letter(&self.url, body)
     }
 }
 

@@ -12,7 +12,7 @@ use super::build::{
     main_queue, name, named, occurrence, put, put_all, queue, recorded, replaced, retried,
     schedule, schedule_id,
 };
-use super::fixture::{Fixture, all_states};
+use super::fixture::{Fixture, SHARD, all_states};
 use super::table;
 use crate::{Change, LedgerOrder, LedgerRequest, OccurrenceRecord};
 
@@ -21,6 +21,7 @@ table! { "history":
     S11 nothing attempts_come_in_order;
     S11 nothing attempts_stay_with_a_finished_job;
     S11 nothing attempts_stay_with_an_edited_or_revived_job;
+    S11 nothing a_later_batch_of_the_commit_finds_what_an_earlier_kept;
     S11 nothing attempts_of_other_jobs_are_left_out;
     S11 nothing every_end_of_an_attempt_comes_back;
     S11 nothing occurrences_come_newest_first;
@@ -88,6 +89,32 @@ async fn attempts_stay_with_an_edited_or_revived_job(mut fixture: Fixture) {
     fixture.commit(vec![retried(&second, at(70), at(90), 2)]).await;
     let attempts: Vec<u32> = fixture.attempts(&first).await.iter().map(|it| it.attempt).collect();
     assert_eq!(attempts, [1, 2]);
+}
+
+/// A job dies and lives again, another dies and is forgotten, all in one commit.
+async fn a_later_batch_of_the_commit_finds_what_an_earlier_kept(mut fixture: Fixture) {
+    let (back, gone) = (job(1), job(2));
+    fixture.commit(put_all([&back, &gone])).await;
+    fixture.commit(vec![retried(&back, at(1), at(1), 1)]).await;
+    let dead = finish(Outcome::Dead, at(80));
+    let end = vec![finished(&back, dead.clone()), finished(&gone, dead.clone())];
+    let first = fixture.batch(SHARD, end).await;
+    let revived = Change::JobPut {
+        job: Arc::new(back.clone()),
+        progress: fresh(&back),
+        replaces: None,
+        revives: Some(finished_place(&back, &dead)),
+    };
+    let place = finished_place(&gone, &dead);
+    let forgotten = Change::JobForgotten { job: Arc::new(gone.clone()), place };
+    let second = fixture.batch(SHARD, vec![revived, forgotten]).await;
+    fixture.send(vec![first, second]).await.expect("committed");
+    assert_eq!(fixture.attempts(&back).await.len(), 1, "it is the same job");
+    assert!(fixture.get(&gone.name, at(81)).await.is_none(), "it was forgotten");
+    let end = finish(Outcome::Succeeded, at(90));
+    let at_once = Finish { keep_until: end.at, ..end };
+    fixture.commit(vec![finished(&back, at_once)]).await;
+    assert_eq!(fixture.attempts(&back).await, [], "they went with it");
 }
 
 async fn attempts_of_other_jobs_are_left_out(mut fixture: Fixture) {

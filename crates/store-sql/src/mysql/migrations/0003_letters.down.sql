@@ -1,1 +1,5 @@
-DROP TABLE IF EXISTS @acknowledged, @inbox_refused, @inbox;
+DROP PROCEDURE IF EXISTS @ack;
+DROP PROCEDURE IF EXISTS @add;
+DROP TABLE IF EXISTS @acknowledged;
+DROP TABLE IF EXISTS @inbox_refused;
+DROP TABLE IF EXISTS @inbox;
