@@ -182,7 +182,8 @@ fn a_missing_right_is_answered_with_the_grant() -> Result<Ended> {
     let wrong = refused(open(&url.replace("secret", "wrong")))?;
     ensure!(wrong.kind() == ErrorKind::Unsupported, "{wrong}");
     ensure!(!wrong.to_string().contains("wrong"), "{wrong}");
-    let rights = "SELECT, INSERT, UPDATE, DELETE, CREATE, ALTER, DROP, INDEX, CREATE VIEW";
+    let rights = "SELECT, INSERT, UPDATE, DELETE, CREATE, ALTER, DROP, INDEX, CREATE VIEW, \
+                  CREATE ROUTINE, ALTER ROUTINE";
     let mut owner = Owner::of(&user(&server, rights)?)?;
     let batch = owner.batch(1, 10);
     owner.commit(&batch)?;
