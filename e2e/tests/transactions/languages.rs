@@ -41,7 +41,7 @@ fn plays_out_in(scene: &Scene, mut program: Command) -> Result<()> {
     program.env("DATABASE_URL", &scene.database.url).env("HENCE_SERVER", server);
     let started = Instant::now();
     let said = run(&mut program, ENDS_WITHIN)?;
-    println!("{:?} ran for {:.1?}", program.get_program(), started.elapsed());
+    println!("{} ran for {:.1?}", program.get_program().display(), started.elapsed());
     ensure!(said.contains("leased") && said.contains("order-1"), "{said}");
     ensure!(said.contains("rolled back") && said.contains("acknowledged before"), "{said}");
 

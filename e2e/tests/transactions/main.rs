@@ -2,7 +2,7 @@
 //! run to their end and are judged from outside; then what is promised about letters, about a
 //! second node on one database, and about moving there while work goes on.
 //!
-//! A language that this machine does not have, or whose packages cannot be had, is shown as skipped.
+//! A language that this machine lacks, or whose packages cannot be had, is shown as skipped.
 
 #![expect(clippy::print_stdout, reason = "the figures are wanted when the test is read")]
 
