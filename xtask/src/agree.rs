@@ -110,4 +110,32 @@ mod tests {
             }
         }
     }
+
+    /// The parts of a document that are code of this language: functions, parted by empty lines.
+    fn shown<'a>(document: &'a str, language: &str) -> Vec<&'a str> {
+        let opening = format!("```{language}\n");
+        let blocks = document.split(opening.as_str()).skip(1);
+        let blocks = blocks.filter_map(|rest| rest.split("\n```").next());
+        blocks.flat_map(|block| block.split("\n\n")).map(|part| part.trim_matches('\n')).collect()
+    }
+
+    #[test]
+    fn the_guide_to_transactions_shows_the_programs_that_are_run() {
+        let guide = read("docs/guides/transactions.md");
+        let programs = [
+            ("python", "python/orders.py"),
+            ("go", "go/main.go"),
+            ("javascript", "javascript/orders.mjs"),
+            ("rust", "rust/main.rs"),
+        ];
+        for (language, file) in programs {
+            // Go is written with tabs, documents are not.
+            let program = read(&format!("examples/transactions/{file}")).replace('\t', "    ");
+            let parts = shown(&guide, language);
+            assert!(parts.len() >= 2, "{language}: both functions are shown: {parts:?}");
+            for part in parts {
+                assert!(program.contains(part), "{file} is not as the guide shows it:\n{part}");
+            }
+        }
+    }
 }

@@ -178,6 +178,8 @@ async fn a_store_that_holds_something_is_not_moved_into(mut fixture: Fixture) {
 
 #[cfg(test)]
 mod tests {
+    use hence_core::id::LetterId;
+
     use super::*;
     use crate::conformance::block::block_on;
     use crate::faulty::{Faults, Faulty};
@@ -194,6 +196,22 @@ mod tests {
             Faults { refused: 0.1, timed_out: 0.1, only_commits: true, ..Faults::default() };
         let store = Arc::new(Faulty::new(Arc::new(MemoryStore::new(2)), seed, faults));
         (Arc::clone(&store) as Arc<dyn Store>, store)
+    }
+
+    #[test]
+    fn whoever_waited_during_the_move_hears_of_a_letter_in_the_new_store() {
+        block_on(async {
+            let (from, to) = (memory(), Arc::new(MemoryStore::new(2)));
+            let new = Arc::clone(&to) as Arc<dyn Store>;
+            let (moving, _fixture) = begin(&from, &new, Begin::Afresh).await;
+            let waiting = moving.await_letters();
+            let now = History::new(1).now();
+            while !moving.step(now).await.expect("memory does not fail").done {}
+            let id = to.write_letter(now, "a");
+            assert!(waiting.now_or_never().is_some_and(|told| told.is_ok()), "it was not told");
+            let letters = moving.letters(LetterId(0), 10).await.expect("read");
+            assert_eq!(letters.iter().map(|letter| letter.id).collect::<Vec<_>>(), [id]);
+        });
     }
 
     #[test]

@@ -26,6 +26,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use futures::FutureExt;
+use futures::future::select;
 use futures::lock::Mutex;
 use hence_core::id::{Epoch, JobName, JobNumber, LetterId, QueueName, ScheduleId, ShardId};
 use hence_core::job::AttemptRecord;
@@ -353,7 +354,9 @@ impl ShardMove {
 
 impl Store for Moving {
     fn capabilities(&self) -> Capabilities {
-        self.current().capabilities()
+        // Asked for once, at the start: whoever brings letters must be there when all is moved.
+        let inbox = self.from.capabilities().inbox || self.to.capabilities().inbox;
+        Capabilities { inbox, ..self.current().capabilities() }
     }
 
     fn commit(&self, batches: Vec<ShardBatch>) -> Answer<'_, ()> {
@@ -455,7 +458,13 @@ impl Store for Moving {
     }
 
     fn await_letters(&self) -> Answer<'_, ()> {
-        self.current().await_letters()
+        let in_the_new = self.to.await_letters();
+        if self.moved.load(Ordering::Acquire) {
+            return in_the_new;
+        }
+        // Of either: the move may be done before there is one.
+        let in_the_old = self.from.await_letters();
+        async move { select(in_the_old, in_the_new).await.factor_first().0 }.boxed()
     }
 
     fn pressure(&self) -> Pressure {
