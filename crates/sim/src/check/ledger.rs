@@ -296,6 +296,11 @@ impl<'a> Ledger<'a> {
         if later.wall_max >= later.received.until {
             return false;
         }
+        // Handed out before the other, and late on its way: its own right may be over by now.
+        let overtaken = later.received.token < held.received.token;
+        if overtaken && self.lost_its_right(later, later) {
+            return false;
+        }
         !self.lost_its_right(held, later)
     }
 

@@ -27,6 +27,10 @@ fn judge(ledger: &Ledger<'_>, findings: &mut Findings) {
         let deliveries: Vec<_> = ledger.deliveries_of(job).collect();
         for pair in deliveries.windows(2) {
             let (done, again) = (pair[0], pair[1]);
+            // One with a smaller token was handed out before, and was late on its way.
+            if again.received.token < done.received.token {
+                continue;
+            }
             let Some((ended, _, How::Done)) = done.ended else { continue };
             // Sent a flight before it arrived, answered a flight after it was done.
             let (timeout_ms, there_and_back) = (submit.terms.timeout_ms, 2 * ledger.flight_ms);

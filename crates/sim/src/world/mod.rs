@@ -43,6 +43,9 @@ pub use story::{Line as StoryLine, about};
 const PRODUCERS: usize = 3;
 const WORKERS: usize = 3;
 
+/// How much longer a world is troubled while a fault that it drew has not fired.
+const PATIENCE_MS: u64 = 60_000;
+
 /// How large a world is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Size {
@@ -169,7 +172,15 @@ impl World {
             tokio::spawn(worker::run(Arc::clone(self), number));
         }
         tokio::spawn(chaos::run(Arc::clone(self), span_ms));
-        while self.clock.true_ms() < span_ms + 5_000 && !self.has_had_enough(options) {
+        let end_ms = span_ms + 5_000;
+        while self.clock.true_ms() < end_ms && !self.has_had_enough(options) {
+            sleep_ms(100).await;
+        }
+        // A fault that waits for its opportunity gets some more time, but not for ever.
+        while self.clock.true_ms() < end_ms + PATIENCE_MS
+            && !self.has_had_enough(options)
+            && self.mix.all().iter().any(|fault| self.story.fired(*fault) == 0)
+        {
             sleep_ms(100).await;
         }
         self.heal().await;
