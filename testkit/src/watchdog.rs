@@ -13,13 +13,15 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use anyhow::{Context, Result};
 
 /// Each line is the process to kill at the end, 0 for none; the last one counts. What a killed
-/// server has as children may write for a moment longer, hence the repetitions.
+/// server has as children may write for a while longer on a busy machine, hence the repetitions.
 const SCRIPT: &str = r#"
 pid=0
 while read -r line; do pid=$line; done
 [ "$pid" -gt 1 ] && kill -9 "$pid" 2>/dev/null
-for i in 1 2 3 4 5 6 7 8 9 10; do
+tries=0
+while [ "$tries" -lt 150 ]; do
     rm -rf "$1" 2>/dev/null && exit 0
+    tries=$((tries + 1))
     sleep 0.2
 done
 "#;

@@ -2,6 +2,10 @@
 
 use hence_core::time::Millis;
 
+/// How long it is remembered that a job was acknowledged in a transaction: far longer than any
+/// lease lasts, so that nobody can still do so a second time.
+pub const ACKNOWLEDGED_DAYS: u32 = 30;
+
 /// Bits of a stamp that count the batches of one ownership: a million commits a second for twelve
 /// days, without a change of owner.
 pub const SEQUENCE_BITS: u32 = 40;

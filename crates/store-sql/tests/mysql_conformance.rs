@@ -4,21 +4,39 @@ mod manner;
 
 use std::process::ExitCode;
 
+use futures::FutureExt;
 use futures::future::BoxFuture;
 use hence_core::id::{LetterId, ShardId};
 use hence_core::time::Timestamp;
 use hence_store::Answer;
 use hence_store_sql::mysql::{self, MySqlStore};
 use hence_testkit::{MariaDb, Missing};
+use mysql_async::Conn;
+use mysql_async::prelude::Queryable;
 
 impl manner::Turning for MySqlStore {
     fn keep_up(&self, shard: ShardId, now: Timestamp) -> Answer<'_, ()> {
         MySqlStore::keep_up(self, shard, now)
     }
 
-    fn write_letter(_: &str, _: &'static str) -> Option<BoxFuture<'static, LetterId>> {
-        None
+    fn write_letter(url: &str, body: &'static str) -> Option<BoxFuture<'static, LetterId>> {
+        let url = url.to_owned();
+        let writing = async move {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+            runtime.expect("a runtime").block_on(write_letter(&url, body))
+        };
+        Some(writing.boxed())
     }
+}
+
+async fn write_letter(url: &str, body: &str) -> LetterId {
+    let (address, prefix) = url.split_once("?prefix=").expect("an address with a prefix");
+    let mut conn = Conn::from_url(address).await.expect("connected");
+    let sql = format!("INSERT INTO {prefix}inbox (body) VALUES (?)");
+    conn.exec_drop(sql, (body,)).await.expect("written");
+    let id = conn.last_insert_id().expect("a number");
+    conn.disconnect().await.expect("gone");
+    LetterId(id)
 }
 
 fn main() -> ExitCode {

@@ -94,9 +94,9 @@ fn kind_of(code: u16, message: &str) -> ErrorKind {
 /// What would help, where that is known.
 fn help_for(code: u16) -> &'static str {
     match code {
-        1044 | 1045 | 1142 | 1143 | 1227 | 1698 => {
+        1044 | 1045 | 1142 | 1143 | 1227 | 1370 | 1698 => {
             "; run as an administrator: GRANT SELECT, INSERT, UPDATE, DELETE, CREATE, ALTER, DROP, \
-             INDEX, CREATE VIEW ON <database>.* TO <user>"
+             INDEX, CREATE VIEW, CREATE ROUTINE, ALTER ROUTINE ON <database>.* TO <user>"
         }
         1049 => "; make it first: CREATE DATABASE <name>",
         1054 | 1146 => "; the tables are not those of this version: run its migrations",

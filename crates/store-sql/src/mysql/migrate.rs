@@ -10,7 +10,7 @@ use crate::limits::CALL_SECS_MAX;
 use crate::migrate::{Applied, Direction, Migration, Step, checksum, plan};
 
 /// Every migration there is.
-pub(super) const MIGRATIONS: [Migration; 2] = [
+pub(super) const MIGRATIONS: [Migration; 3] = [
     Migration {
         version: 1,
         name: "tables",
@@ -22,6 +22,12 @@ pub(super) const MIGRATIONS: [Migration; 2] = [
         name: "views",
         up: include_str!("migrations/0002_views.up.sql"),
         down: include_str!("migrations/0002_views.down.sql"),
+    },
+    Migration {
+        version: 3,
+        name: "letters",
+        up: include_str!("migrations/0003_letters.up.sql"),
+        down: include_str!("migrations/0003_letters.down.sql"),
     },
 ];
 

@@ -11,12 +11,12 @@ use std::sync::Arc;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use hence_core::change::Place;
-use hence_core::id::{Epoch, JobName, JobNumber, QueueName, ShardId};
+use hence_core::id::{Epoch, JobName, JobNumber, LetterId, QueueName, ShardId};
 use hence_core::job::AttemptRecord;
 use hence_core::time::{Millis, Timestamp};
 use hence_store::{
-    Answer, Capabilities, ErrorKind, LedgerRequest, ListRequest, LiveJob, OccurrenceRecord, Page,
-    Pressure, Recovered, ShardBatch, Store, StoreError, StoredJob, Tier,
+    Answer, Capabilities, ErrorKind, LedgerRequest, Letter, ListRequest, LiveJob, OccurrenceRecord,
+    Page, Pressure, Recovered, ShardBatch, Store, StoreError, StoredJob, Tier,
 };
 use tokio::sync::{mpsc, oneshot};
 
@@ -33,6 +33,7 @@ use crate::threads::Threads;
 
 mod commit_row;
 mod error;
+mod letters;
 mod list;
 mod migrate;
 mod own;
@@ -61,7 +62,17 @@ pub struct MySqlStore {
     shards: u16,
     tier: Tier,
     notes: Vec<String>,
+    seen: Arc<letters::Seen>,
     threads: Threads,
+}
+
+/// Ends a task with itself.
+struct Ends(tokio::task::AbortHandle);
+
+impl Drop for Ends {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
 }
 
 impl std::fmt::Debug for MySqlStore {
@@ -88,7 +99,15 @@ pub fn open(url: &str, options: &Options) -> BoxFuture<'static, Result<MySqlStor
         let (commits, waiting) = mpsc::channel(COMMITS_WAITING_MAX);
         threads.spawn(write::writer(Arc::clone(&shared), waiting));
         let (tier, notes) = answers.judge();
-        Ok(MySqlStore { shared, commits, shards: meta.shards, tier, notes, threads })
+        Ok(MySqlStore {
+            shared,
+            commits,
+            shards: meta.shards,
+            tier,
+            notes,
+            seen: Arc::default(),
+            threads,
+        })
     }
     .boxed()
 }
@@ -219,7 +238,7 @@ impl Store for MySqlStore {
             tier: self.tier,
             shared: true,
             persistent: true,
-            inbox: false,
+            inbox: true,
             shards: self.shards,
             notes: self.notes.clone(),
         }
@@ -312,6 +331,27 @@ impl Store for MySqlStore {
         self.call(
             move |shared| async move { own::renew(&shared, shard, epoch, tenure).await.map(Some) },
         )
+    }
+
+    fn letters(&self, after: LetterId, limit: usize) -> Answer<'_, Vec<Letter>> {
+        let seen = Arc::clone(&self.seen);
+        self.read(move |shared| {
+            let seen = Arc::clone(&seen);
+            async move { letters::read(&shared, &seen, after, limit).await }
+        })
+    }
+
+    fn await_letters(&self) -> Answer<'_, ()> {
+        let waiting = letters::wait(Arc::clone(&self.shared), Arc::clone(&self.seen));
+        let waiting = self.threads.spawn(waiting);
+        // Whoever does not wait any more must not have somebody look for them for ever.
+        let ends = Ends(waiting.abort_handle());
+        async move {
+            let _ends = ends;
+            let closed = || StoreError::new(ErrorKind::Unavailable, "the store was closed");
+            waiting.await.unwrap_or_else(|_| Err(closed()))
+        }
+        .boxed()
     }
 
     fn pressure(&self) -> Pressure {

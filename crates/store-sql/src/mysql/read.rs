@@ -183,7 +183,7 @@ pub(super) async fn occurrences(
 
 pub(super) async fn recover(shared: &Shared, shard: ShardId) -> Result<Recovered, StoreError> {
     let mut snapshot = Snapshot::begin(shared, shard).await?;
-    let sql = commits_sql(&shared.tables, shard, snapshot.layout.era);
+    let sql = commits_sql(&shared.tables, shard, snapshot.layout.era, None);
     let rows = snapshot.ask("read commits", &sql).await?;
     let mut folded = Folded::default();
     for row in commit_rows(shard, rows)? {
@@ -205,11 +205,15 @@ pub(super) async fn recover(shared: &Shared, shard: ShardId) -> Result<Recovered
     Ok(recovered)
 }
 
-/// Asks for all commits of an era, in order.
-pub(super) fn commits_sql(tables: &Tables, shard: ShardId, era: i64) -> Text {
+/// Asks for the commits of an era after a stamp, or for all of them, in order.
+pub(super) fn commits_sql(tables: &Tables, shard: ShardId, era: i64, after: Option<Stamp>) -> Text {
     let head = format!("SELECT {} FROM @commits WHERE era = ", commit_row::COLUMNS);
     let mut sql = tables.text(&head);
-    sql.number(era).raw(" AND shard = ").number(i64::from(shard.0)).raw(" ORDER BY stamp");
+    sql.number(era).raw(" AND shard = ").number(i64::from(shard.0));
+    if let Some(after) = after {
+        sql.raw(" AND stamp > ").number(after.0);
+    }
+    sql.raw(" ORDER BY stamp");
     sql
 }
 

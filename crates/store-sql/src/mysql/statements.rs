@@ -5,6 +5,7 @@ use hence_core::job::{Job, Outcome};
 use hence_core::time::Timestamp;
 
 use super::commit_row::{leases_json, pairs_json};
+use super::letters;
 use super::shared::{ShardRow, Tables};
 use super::text::{Packets, Text};
 use crate::draft::{Attempts, Draft, Forgotten, LeaseRow};
@@ -47,6 +48,7 @@ pub(super) fn add(packets: &mut Packets, tables: &Tables, draft: &Draft, held: &
     writing.schedules(packets);
     writing.ledgers(packets);
     writing.queues(packets);
+    letters::take(packets, tables, draft);
     let row = CommitValues {
         era: held.layout.era,
         shard: draft.shard.0,

@@ -1,5 +1,6 @@
 //! Statements as text. Values are written as literals: a commit is then one packet, whatever it
-//! holds, where prepared statements would need one for every number of rows.
+//! holds, where prepared statements would need one for every number of rows. One statement over a
+//! list in JSON (`JSON_TABLE`) was measured to take a tenth longer, a thousand rows at a time.
 //!
 //! A literal is safe because the session was told so: backslashes escape, the statement is UTF-8.
 

@@ -18,6 +18,7 @@ use hence_core::time::Timestamp;
 use hence_store::{ErrorKind, StoreError};
 use mysql_async::Row;
 
+use super::letters;
 use super::read::{commit_rows, commits_sql};
 use super::schema::Schema;
 use super::session::{Session, column};
@@ -67,13 +68,15 @@ async fn turn(
 ) -> Result<(), StoreError> {
     let mut schema = Schema { session, tables: &shared.tables };
     schema.make_partitions(&target).await?;
-    let mut turn = Turn { shared, session: schema.session, shard, target };
-    for step in [Step::Carry, Step::Open, Step::Fold] {
-        turn.run_step(step).await?;
-    }
+    let before = Folded::default();
+    let mut turn = Turn { shared, session: schema.session, shard, target, before };
+    turn.run_step(Step::Carry).await?;
+    turn.run_step(Step::Open).await?;
+    turn.fold_before().await?;
+    turn.run_step(Step::Fold).await?;
     let mut schema = Schema { session: turn.session, tables: &shared.tables };
     schema.drop_partitions(shared.slots.width).await?;
-    Ok(())
+    letters::forget(shared, schema.session).await
 }
 
 struct Turn<'a> {
@@ -81,6 +84,8 @@ struct Turn<'a> {
     session: &'a mut Session,
     shard: ShardId,
     target: Layout,
+    /// What the commits of the era came to before the shard was locked for the last step.
+    before: Folded,
 }
 
 #[derive(Clone, Copy)]
@@ -199,15 +204,36 @@ impl Turn<'_> {
         Ok(target.min(due_at.max(from + 1)))
     }
 
+    /// Folds what there is while the shard goes on: with the lock, only what came since is read.
+    /// A lease whose job is not there now will not count again.
+    async fn fold_before(&mut self) -> Result<(), StoreError> {
+        let sql = self.shared.shard_sql(self.shard, Lock::None);
+        let mut sets = self.session.ask(WHAT, &sql).await?.into_iter();
+        let layout = self.shared.shard_row(self.shard, &mut sets)?.layout;
+        let mut folded = self.read_on(&layout, Folded::default()).await?;
+        if let Some(last) = folded.last {
+            let live = self.live_leases(&layout, &folded, last).await?;
+            folded.leases.keep(live.iter().map(|lease| lease.place));
+        }
+        self.before = folded;
+        Ok(())
+    }
+
+    /// Takes in what was committed since.
+    async fn read_on(&mut self, layout: &Layout, mut folded: Folded) -> Result<Folded, StoreError> {
+        let sql = commits_sql(&self.shared.tables, self.shard, layout.era, folded.last);
+        for row in commit_rows(self.shard, self.session.ask(WHAT, &sql).await?)? {
+            folded.add(row);
+        }
+        Ok(folded)
+    }
+
     /// Folds the commits of the era into the first row of the next.
     async fn fold(&mut self, layout: &Layout) -> Result<bool, StoreError> {
         if layout.era >= self.target.era {
             return Ok(true);
         }
-        let sql = commits_sql(&self.shared.tables, self.shard, layout.era);
-        let rows = self.session.ask(WHAT, &sql).await?;
-        let mut folded = Folded::default();
-        commit_rows(self.shard, rows)?.into_iter().for_each(|row| folded.add(row));
+        let folded = self.read_on(layout, self.before.clone()).await?;
         if let Some(last) = folded.last {
             self.write_fold(layout, folded, last).await?;
         }

@@ -15,7 +15,7 @@ use hence_store::StoreError;
 
 use super::bind::{self, CommitValues};
 use super::error::{Columns, failed};
-use super::read::commit_rows;
+use super::read::{AT_PLACE, commit_rows};
 use super::schema::Schema;
 use super::session::Value;
 use super::snapshot::COUNTS;
@@ -134,8 +134,7 @@ impl Turn<'_> {
         let sql = format!(
             "SELECT t.nth, j.stamp FROM unnest($2::bigint[], $3::text[], $4::bigint[], \
              $5::bigint[]) WITH ORDINALITY AS t(slot, queue, due_at, number, nth) \
-             JOIN @jobs j ON j.slot = t.slot AND j.shard = $1 AND j.queue = t.queue \
-             AND j.due_at = t.due_at AND j.number = t.number WHERE {COUNTS} ORDER BY t.nth"
+             CROSS JOIN LATERAL ({AT_PLACE} OFFSET 0) j WHERE {COUNTS} ORDER BY t.nth"
         );
         let shard = self.number();
         let values: [Value<'_>; 5] = [&shard, &slots, &queues, &due, &numbers];

@@ -16,8 +16,10 @@ use tokio_postgres::AsyncMessage;
 
 use super::bind::{Bound, Request};
 use super::error::failed;
+use super::session::Session;
 use super::shared::Shared;
 use crate::draft::Draft;
+use crate::limits::ACKNOWLEDGED_DAYS;
 
 /// How often the table is looked at when nobody can tell.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
@@ -61,6 +63,14 @@ pub(super) fn take(draft: &Draft) -> Request<'_> {
     let reasons: Vec<Option<&str>> =
         draft.letters.iter().map(|(_, refused)| refused.as_deref()).collect();
     Request { sql: TAKE, values: vec![Box::new(ids) as Bound<'_>, Box::new(reasons)] }
+}
+
+/// Forgets acknowledgements that nobody can repeat any more.
+pub(super) async fn forget(shared: &Shared, session: &Session) -> Result<(), StoreError> {
+    let sql = "DELETE FROM @acknowledged WHERE at < now() - $1 * interval '1 day'";
+    let days = f64::from(ACKNOWLEDGED_DAYS);
+    session.query(&shared.sql(sql), &[&days]).await.map_err(failed("forget letters"))?;
+    Ok(())
 }
 
 /// Tells of new letters, until the threads of the store end.

@@ -78,21 +78,20 @@ pub(super) async fn get(
     names: &[JobName],
     now: Timestamp,
 ) -> Result<Vec<Option<StoredJob>>, StoreError> {
-    let snapshot = Snapshot::begin(shared, shard).await?;
     let mut hashes: Vec<i64> = names.iter().map(name_hash).collect();
     hashes.sort_unstable();
     hashes.dedup();
     let number = i32::from(shard.0);
     let values: [Value<'_>; 2] = [&number, &hashes];
     let live = shared.sql(&format!(
-        "SELECT {LIVE} FROM @jobs j WHERE j.name_hash = ANY($2::bigint[]) AND j.shard = $1 \
-         AND {COUNTS}"
+        "SELECT {LIVE} FROM @jobs j WHERE j.shard = $1 AND j.name_hash = ANY($2::bigint[])"
     ));
     let finished = shared.sql(&format!(
-        "SELECT {FINISHED} FROM @history h WHERE h.name_hash = ANY($2::bigint[]) AND h.shard = $1"
+        "SELECT {FINISHED} FROM @history h WHERE h.shard = $1 AND h.name_hash = ANY($2::bigint[])"
     ));
-    let live = snapshot.reader.query(&live, &values).await.map_err(failed("look names up"))?;
-    let done = snapshot.reader.query(&finished, &values).await.map_err(failed("look names up"))?;
+    let questions: [(&str, &[Value<'_>]); 2] = [(&finished, &values), (&live, &values)];
+    let (snapshot, mut answers) = Snapshot::begin_with(shared, shard, &questions).await?;
+    let (live, done) = (answers.pop().unwrap_or_default(), answers.pop().unwrap_or_default());
     let mut found: HashMap<JobName, (Stamp, StoredJob)> = HashMap::new();
     for row in &done {
         let (stamp, done) = finished_row(shard, row)?;
@@ -107,13 +106,17 @@ pub(super) async fn get(
         StoredJob::Finished(done) => done.finish.keep_until > now,
         StoredJob::Live(_) => true,
     });
+    let mut candidates = Vec::new();
     for row in &live {
         let slot: i64 = row.try_get(0).map_err(failed("look names up"))?;
         let row = snapshot.found(row)?;
         if snapshot.layout.holds(slot, row.live.progress.due_at) {
-            let (name, stamp) = (row.live.job.name.clone(), row.stamp);
-            found.insert(name, (stamp, StoredJob::Live(snapshot.with_lease(row))));
+            candidates.push(row);
         }
+    }
+    for row in snapshot.still_there(candidates).await? {
+        let (name, stamp) = (row.live.job.name.clone(), row.stamp);
+        found.insert(name, (stamp, StoredJob::Live(snapshot.with_lease(row))));
     }
     snapshot.end().await;
     Ok(names.iter().map(|name| found.get(name).map(|(_, stored)| stored.clone())).collect())
@@ -264,6 +267,10 @@ async fn active(snapshot: &Snapshot<'_>) -> Result<Vec<LiveJob>, StoreError> {
     Ok(active)
 }
 
+/// The rows at a place, one look for each: the offset keeps the planner from reading all jobs.
+pub(super) const AT_PLACE: &str = "SELECT * FROM @jobs j WHERE j.slot = t.slot AND j.shard = $1 \
+     AND j.queue = t.queue AND j.due_at = t.due_at AND j.number = t.number";
+
 /// The live rows at places where jobs were handed out.
 async fn leased(snapshot: &Snapshot<'_>) -> Result<Vec<Row>, StoreError> {
     let places = snapshot.leased();
@@ -277,8 +284,8 @@ async fn leased(snapshot: &Snapshot<'_>) -> Result<Vec<Row>, StoreError> {
         places.iter().map(|(_, place)| snapshot.layout.slot(place.due_at)).collect();
     let sql = format!(
         "SELECT {LIVE} FROM unnest($2::bigint[], $3::text[], $4::bigint[], $5::bigint[]) \
-         AS t(slot, queue, due_at, number) JOIN @jobs j ON j.slot = t.slot AND j.shard = $1 \
-         AND j.queue = t.queue AND j.due_at = t.due_at AND j.number = t.number WHERE {COUNTS}"
+         AS t(slot, queue, due_at, number) CROSS JOIN LATERAL ({AT_PLACE} OFFSET 0) j \
+         WHERE {COUNTS}"
     );
     let shard = i32::from(snapshot.shard.0);
     let values: [Value<'_>; 5] = [&shard, &slots, &queues, &due, &numbers];

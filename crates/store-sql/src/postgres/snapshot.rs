@@ -3,6 +3,7 @@
 //! A snapshot first takes a share of the tables and looks after that: a slot cannot be dropped from
 //! under it, since whoever drops one waits for it or has finished before.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use futures::FutureExt;
@@ -19,7 +20,7 @@ use super::session::{Value, pipelined};
 use super::shared::{EraLog, SHARD, Shared};
 use crate::draft::LeaseRow;
 use crate::leases::{LeaseColumns, LeaseLog};
-use crate::rows::{RowName, Stamp, read_live};
+use crate::rows::{RowName, Stamp, number_column, read_live};
 use crate::slots::{ELSEWHERE, Layout, Step};
 
 const BEGIN: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY;
@@ -38,9 +39,11 @@ FROM @commits WHERE era = (SELECT era FROM @shards WHERE shard = $1) AND shard =
 /// The columns of a live row.
 pub(super) const LIVE: &str = "j.slot, j.number, j.due_at, j.stamp, j.payload, j.body";
 
-/// What makes a row of near slots count.
+/// What makes a row of near slots count. Without the offset, which changes nothing, the planner may
+/// decide to read all that is gone instead of looking a few places up.
 pub(super) const COUNTS: &str = "NOT EXISTS (SELECT FROM @gone g WHERE g.slot = j.slot
-    AND g.shard = j.shard AND g.due_at = j.due_at AND g.number = j.number AND g.stamp > j.stamp)";
+    AND g.shard = j.shard AND g.due_at = j.due_at AND g.number = j.number AND g.stamp > j.stamp
+    OFFSET 0)";
 
 pub(super) struct Snapshot<'a> {
     pub(super) shared: &'a Shared,
@@ -81,28 +84,39 @@ impl Found {
 impl<'a> Snapshot<'a> {
     /// Begins to look.
     pub(super) async fn begin(shared: &'a Shared, shard: ShardId) -> Result<Self, StoreError> {
+        Ok(Self::begin_with(shared, shard, &[]).await?.0)
+    }
+
+    /// Begins to look, and asks at once, in the same round trip.
+    pub(super) async fn begin_with(
+        shared: &'a Shared,
+        shard: ShardId,
+        questions: &[(&str, &[Value<'_>])],
+    ) -> Result<(Self, Vec<Vec<Row>>), StoreError> {
         let reader = shared.pool.get().await?;
-        let looking = failed("begin to read");
         let number = i32::from(shard.0);
         let known = shared.log(shard);
         let high = known.as_ref().map_or(-1, |known| known.lock().high().0);
         let (begin, shard_sql, tail_sql) = (shared.sql(BEGIN), shared.sql(SHARD), shared.sql(TAIL));
+        let texts = questions.iter().map(|(sql, _)| *sql);
         // Prepared before the transaction begins: its first statement decides what it sees.
-        for sql in [&shard_sql, &tail_sql] {
+        for sql in [shard_sql.as_str(), &tail_sql].into_iter().chain(texts) {
             reader.prepare(sql).await.map_err(failed("prepare to read"))?;
         }
         let begun = async { reader.run(&begin).await.map(|()| Vec::new()) };
         let tail_values: [Value<'_>; 2] = [&number, &high];
         let shard_values: [Value<'_>; 1] = [&number];
-        let requests = vec![
+        let mut requests = vec![
             begun.boxed(),
             reader.query(&shard_sql, &shard_values).boxed(),
             reader.query(&tail_sql, &tail_values).boxed(),
         ];
+        requests.extend(questions.iter().map(|(sql, values)| reader.query(sql, values).boxed()));
         let answers: Result<Vec<Vec<Row>>, Error> = pipelined(requests).await.into_iter().collect();
-        let answers = answers.map_err(looking)?;
+        let mut answers = answers.map_err(failed("begin to read"))?;
+        let asked = answers.split_off(3);
         let row = shared.shard_row(shard, answers.get(1).map_or(&[], Vec::as_slice))?;
-        let tail = answers.into_iter().nth(2).unwrap_or_default();
+        let tail = answers.pop().unwrap_or_default();
         let fresh = || Arc::new(EraLog::new(row.layout.era, LeaseLog::default()));
         let (leases, tail) = match known {
             Some(known) if known.era == row.layout.era => (known, tail),
@@ -128,7 +142,7 @@ impl<'a> Snapshot<'a> {
         shared.keep_log(shard, &leases);
         let swept_until = row.swept_until.max(shared.swept_until(shard));
         let (layout, moment) = (row.layout, row.last);
-        Ok(Snapshot { shared, reader, shard, layout, moment, swept_until, leases })
+        Ok((Snapshot { shared, reader, shard, layout, moment, swept_until, leases }, asked))
     }
 
     /// Looks no more.
@@ -180,9 +194,9 @@ impl<'a> Snapshot<'a> {
         if which.numbers.is_some() {
             text += &values.clause(" AND j.number = ANY", &which.numbers, Type::INT8_ARRAY);
         }
-        let after = which.after.map(|(place, queue)| {
-            (place.due_at.as_millis(), crate::rows::number_column(place.number), queue)
-        });
+        let after = which
+            .after
+            .map(|(place, queue)| (place.due_at.as_millis(), number_column(place.number), queue));
         if let Some((due_at, number, queue)) = &after {
             text += " AND (j.due_at, j.number, j.queue) > (";
             text += &values.clause("", due_at, Type::INT8);
@@ -191,13 +205,74 @@ impl<'a> Snapshot<'a> {
             text += ")";
         }
         let limit = values.clause(" LIMIT ", &limit, Type::INT8);
-        let sql = self.shared.sql(&format!(
-            "SELECT {LIVE} FROM {} WHERE {text}{} ORDER BY j.due_at, j.number, j.queue{limit}",
-            table(step),
-            if step.slots.0 == ELSEWHERE { String::new() } else { format!(" AND {COUNTS}") },
-        ));
+        let order = format!("ORDER BY j.due_at, j.number, j.queue{limit}");
+        // Each slot by its own name: asked of all at once, the planner would weigh each slot of
+        // jobs against each slot of what is gone.
+        let one = |slot: i64| {
+            let counts = if slot == ELSEWHERE { String::new() } else { counts_in(slot) };
+            format!("(SELECT {LIVE}, j.queue FROM @jobs_{slot} j WHERE {text}{counts} {order})")
+        };
+        let slots: Vec<String> = (step.slots.0..=step.slots.1).map(one).collect();
+        let sql = match slots.as_slice() {
+            [only] => self.shared.sql(only),
+            all => {
+                self.shared.sql(&format!("SELECT * FROM ({}) j {order}", all.join(" UNION ALL ")))
+            }
+        };
         let rows = self.reader.query_once(&sql, &values.0).await.map_err(failed("read jobs"))?;
         rows.iter().map(|row| self.found(row)).collect()
+    }
+
+    /// Leaves out rows whose place was left since they were written.
+    pub(super) async fn still_there(&self, rows: Vec<Found>) -> Result<Vec<Found>, StoreError> {
+        let slot = |found: &Found| self.layout.slot(found.place().due_at);
+        let near: Vec<&Found> = rows.iter().filter(|found| slot(found) != ELSEWHERE).collect();
+        if near.is_empty() {
+            return Ok(rows);
+        }
+        let places: Vec<(i64, i64, i64)> = near
+            .iter()
+            .map(|found| {
+                let place = found.place();
+                (slot(found), place.due_at.as_millis(), number_column(place.number))
+            })
+            .collect();
+        let column = |of: fn(&(i64, i64, i64)) -> i64| places.iter().map(of).collect::<Vec<i64>>();
+        let (slots, due, numbers) = (column(|it| it.0), column(|it| it.1), column(|it| it.2));
+        let mut distinct = slots.clone();
+        distinct.sort_unstable();
+        distinct.dedup();
+        let one = |slot: i64| {
+            format!(
+                "SELECT t.due_at, t.number, (SELECT max(g.stamp) FROM @gone_{slot} g \
+                 WHERE g.shard = $1 AND g.due_at = t.due_at AND g.number = t.number) \
+                 FROM unnest($2, $3, $4) AS t(slot, due_at, number) WHERE t.slot = {slot}"
+            )
+        };
+        let texts: Vec<String> = distinct.into_iter().map(one).collect();
+        let shard = i32::from(self.shard.0);
+        let values: [(Value<'_>, Type); 4] = [
+            (&shard, Type::INT4),
+            (&slots, Type::INT8_ARRAY),
+            (&due, Type::INT8_ARRAY),
+            (&numbers, Type::INT8_ARRAY),
+        ];
+        let sql = self.shared.sql(&texts.join(" UNION ALL "));
+        let answers = self.reader.query_once(&sql, &values).await;
+        let mut left: HashMap<(i64, i64), Stamp> = HashMap::new();
+        for row in answers.map_err(failed("look at what is gone"))? {
+            let read = || -> Columns<(i64, i64, Option<i64>)> {
+                Ok((row.try_get(0)?, row.try_get(1)?, row.try_get(2)?))
+            };
+            let (due_at, number, stamp) = read().map_err(failed("look at what is gone"))?;
+            left.insert((due_at, number), Stamp(stamp.unwrap_or(i64::MIN)));
+        }
+        let there = |found: &Found| {
+            let place = found.place();
+            let key = (place.due_at.as_millis(), number_column(place.number));
+            slot(found) == ELSEWHERE || left.get(&key).is_none_or(|left| *left <= found.stamp)
+        };
+        Ok(rows.into_iter().filter(there).collect())
     }
 
     /// Reads a live row, selected by [`LIVE`].
@@ -213,14 +288,12 @@ impl<'a> Snapshot<'a> {
     }
 }
 
-/// Where the rows of a step are: one table by its name, since many are planned more slowly.
-fn table(step: Step) -> String {
-    let (first, last) = step.slots;
-    if first == last {
-        format!("@jobs_{first} j")
-    } else {
-        format!("(SELECT * FROM @jobs WHERE slot BETWEEN {first} AND {last}) j")
-    }
+/// What makes a row of this slot count.
+fn counts_in(slot: i64) -> String {
+    format!(
+        " AND NOT EXISTS (SELECT FROM @gone_{slot} g WHERE g.shard = j.shard \
+         AND g.due_at = j.due_at AND g.number = j.number AND g.stamp > j.stamp OFFSET 0)"
+    )
 }
 
 /// Values of a statement that is put together.

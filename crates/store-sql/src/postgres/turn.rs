@@ -17,6 +17,7 @@ use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 
 use super::error::{Columns, failed};
+use super::letters;
 use super::schema::Schema;
 use super::session::{Session, Value};
 use super::shared::Shared;
@@ -68,7 +69,8 @@ pub(super) async fn keep_up(
     turn.open().await?;
     turn.fold(&schema).await?;
     shared.forget_layout(shard);
-    schema.drop_partitions(shared.slots.width).await
+    schema.drop_partitions(shared.slots.width).await?;
+    letters::forget(shared, session).await
 }
 
 pub(super) struct Turn<'a> {
@@ -97,7 +99,7 @@ impl Turn<'_> {
                  SELECT * FROM {table} j WHERE j.shard = $1 AND j.queue = q.queue \
                  AND j.due_at >= $2 AND j.due_at < $3 AND NOT EXISTS ( \
                  SELECT FROM @gone_{slot} g WHERE g.shard = j.shard AND g.due_at = j.due_at \
-                 AND g.number = j.number AND g.stamp > j.stamp)) j",
+                 AND g.number = j.number AND g.stamp > j.stamp OFFSET 0)) j",
                 queues_of(&table),
                 columns(""),
                 columns("j."),

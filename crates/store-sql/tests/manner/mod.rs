@@ -121,7 +121,7 @@ impl<S: Turning> Harness for Tables<S> {
                 width: Millis::new(50),
                 ahead: 6,
                 behind: Millis::new(40),
-                era: Millis::new(10),
+                era: Millis::new(30),
             },
         };
         let options = Options { shards: 4, slots, ..Options::new(now) };

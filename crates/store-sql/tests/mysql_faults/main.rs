@@ -9,6 +9,7 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
+use hence_core::id::LetterId;
 use hence_core::time::Millis;
 use hence_store::{ErrorKind, Pressure, Store, StoreError, Tier};
 use hence_store_sql::{Run, Slots, mysql};
@@ -18,7 +19,7 @@ use owner::{Owner, open};
 use tokio::runtime::Runtime;
 
 /// What must hold.
-const CASES: [(&str, suite::Case); 12] = [
+const CASES: [(&str, suite::Case); 13] = [
     (
         "a_server_that_is_killed_under_load_loses_nothing",
         a_server_that_is_killed_under_load_loses_nothing,
@@ -36,6 +37,7 @@ const CASES: [(&str, suite::Case); 12] = [
     ("migrations_lead_up_and_down", migrations_lead_up_and_down),
     ("nodes_that_start_at_once_make_one_store", nodes_that_start_at_once_make_one_store),
     ("views_show_jobs_in_words", views_show_jobs_in_words),
+    ("letters_are_part_of_the_callers_transaction", letters_are_part_of_the_callers_transaction),
     ("what_is_over_is_dropped_and_nothing_else", what_is_over_is_dropped_and_nothing_else),
 ];
 
@@ -180,7 +182,8 @@ fn a_missing_right_is_answered_with_the_grant() -> Result<Ended> {
     let wrong = refused(open(&url.replace("secret", "wrong")))?;
     ensure!(wrong.kind() == ErrorKind::Unsupported, "{wrong}");
     ensure!(!wrong.to_string().contains("wrong"), "{wrong}");
-    let rights = "SELECT, INSERT, UPDATE, DELETE, CREATE, ALTER, DROP, INDEX, CREATE VIEW";
+    let rights = "SELECT, INSERT, UPDATE, DELETE, CREATE, ALTER, DROP, INDEX, CREATE VIEW, \
+                  CREATE ROUTINE, ALTER ROUTINE";
     let mut owner = Owner::of(&user(&server, rights)?)?;
     let batch = owner.batch(1, 10);
     owner.commit(&batch)?;
@@ -249,7 +252,7 @@ fn migrations_lead_up_and_down() -> Result<Ended> {
     ensure!(text.contains("CREATE TABLE IF NOT EXISTS jobs_jobs"), "{text}");
     ensure!(tables()?.is_empty(), "a dry run makes nothing");
     runtime.block_on(mysql::migrate_to(&url, None, Run::Really))?;
-    ensure!(versions()?.len() == 2);
+    ensure!(versions()?.len() == 3);
     drop(open(&url)?);
     runtime.block_on(mysql::migrate_to(&url, Some(0), Run::Really))?;
     ensure!(versions()?.is_empty() && tables()? == "jobs_migrations", "{}", tables()?);
@@ -273,6 +276,32 @@ fn nodes_that_start_at_once_make_one_store() -> Result<Ended> {
     })?;
     ensure!(server.sql_in(&url, "SELECT COUNT(*) FROM hence_meta")? == "1");
     ensure!(server.sql_in(&url, "SELECT COUNT(*) FROM hence_shards")? == "1");
+    Ok(Ended::Passed)
+}
+
+fn letters_are_part_of_the_callers_transaction() -> Result<Ended> {
+    let server = MariaDb::start()?;
+    let url = server.database()?;
+    let owner = Owner::of(&url)?;
+    let runtime = Runtime::new()?;
+    let bodies = || -> Result<Vec<String>> {
+        let letters = runtime.block_on(owner.store.letters(LetterId(0), 10))?;
+        Ok(letters.iter().map(|it| String::from_utf8_lossy(&it.body).into_owned()).collect())
+    };
+    server.sql_in(&url, r#"START TRANSACTION; CALL hence_add('{"queue": "a"}'); ROLLBACK"#)?;
+    ensure!(bodies()?.is_empty(), "what was rolled back was never there");
+    server.sql_in(&url, r#"START TRANSACTION; CALL hence_add('{"queue": "b"}'); COMMIT"#)?;
+    ensure!(bodies()? == [r#"{"add":{"queue": "b"}}"#], "{:?}", bodies()?);
+    ensure!(server.sql_in(&url, "CALL hence_add('[1]')").is_err(), "a job is an object");
+    let job = r#"{"token": "0.3.9", "queue": "q", "key": "k", "id": "x", "number": 7, "a": 1}"#;
+    server.sql_in(&url, &format!("CALL hence_ack('{job}', '[1]')"))?;
+    let done = r#"{"done":{"queue":"q","key":"k","id":"x","number":7,"answer":{"result":[1]}}}"#;
+    ensure!(bodies()?[1] == done, "{:?}", bodies()?);
+    let again = server.sql_in(&url, &format!("CALL hence_ack('{job}', NULL)"));
+    let refused = again.as_ref().is_err_and(|error| format!("{error:#}").contains("before"));
+    ensure!(refused, "a job is acknowledged once: {again:?}");
+    ensure!(server.sql_in(&url, "CALL hence_ack('{}', NULL)").is_err(), "it must be a job");
+    ensure!(bodies()?.len() == 2, "what was refused left nothing behind");
     Ok(Ended::Passed)
 }
 

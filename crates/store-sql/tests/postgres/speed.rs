@@ -22,7 +22,7 @@ pub(crate) const CASES: [(&str, suite::Case); 2] = [
 ];
 
 /// How long each row of the table is measured.
-const ROUND: Duration = Duration::from_secs(5);
+const ROUND: Duration = Duration::from_secs(3);
 
 #[expect(clippy::disallowed_methods, reason = "it measures real time")]
 fn rate(mut work: impl FnMut() -> Result<u64>) -> Result<f64> {

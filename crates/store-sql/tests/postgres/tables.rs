@@ -160,7 +160,7 @@ fn migrations_go_up_and_down() -> Result<Ended> {
     migrate(Some(1), Run::Really)?;
     ensure!(status()? == 1);
     migrate(None, Run::Really)?;
-    ensure!(status()? == 2 && migrate(None, Run::Really)?.is_empty());
+    ensure!(status()? > 1 && migrate(None, Run::Really)?.is_empty());
     let store = case.open(short_slots())?;
     Owner::new(&store)?.commit(vec![put(1, 100)])?;
     drop(store);
@@ -177,7 +177,10 @@ fn migrations_go_up_and_down() -> Result<Ended> {
 
 fn a_store_of_another_version_is_refused() -> Result<Ended> {
     let rows = [
-        ("INSERT INTO @migrations VALUES (3, 'later', 'x')", "use a newer one"),
+        (
+            "INSERT INTO @migrations SELECT max(version) + 1, 'later', 'x' FROM @migrations",
+            "use a newer one",
+        ),
         ("UPDATE @migrations SET checksum = 'x' WHERE version = 1", "another text"),
         ("DELETE FROM @migrations WHERE version = 1", "has a gap"),
     ];

@@ -64,7 +64,7 @@ CREATE TABLE @jobs (
     body         bytea NOT NULL
 ) PARTITION BY LIST (slot);
 CREATE INDEX jobs_due ON @jobs (shard, queue, due_at, number);
-CREATE INDEX jobs_name ON @jobs (name_hash);
+CREATE INDEX jobs_name ON @jobs (shard, name_hash);
 CREATE INDEX jobs_holds_key ON @jobs (shard) WHERE holds_key;
 CREATE TABLE @jobs_0 PARTITION OF @jobs FOR VALUES IN (0);
 
@@ -109,7 +109,7 @@ CREATE TABLE @history (
     last_ended_at   bigint,
     last_attempt    bytea
 ) PARTITION BY LIST (slot);
-CREATE INDEX history_name ON @history (name_hash);
+CREATE INDEX history_name ON @history (shard, name_hash);
 CREATE INDEX history_number ON @history (shard, number);
 CREATE INDEX history_finished ON @history (shard, finished_at, number);
 CREATE TABLE @history_0 PARTITION OF @history FOR VALUES IN (0);
