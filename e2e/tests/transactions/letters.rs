@@ -3,8 +3,8 @@
 use std::fs;
 
 use anyhow::{Context, Result, ensure};
-use hence_e2e::Receiver;
 use hence_e2e::suite::Ended;
+use hence_e2e::{Api, Receiver};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
@@ -101,7 +101,7 @@ pub(crate) fn a_kill_before_letters_are_taken_loses_nothing() -> Result<Ended> {
     scene.sql("CREATE TABLE mails (x int)")?;
     let mut api = scene.server.api();
     api.submit(&json!({"queue": "mail", "id": "leased"}))?;
-    let leased = api.lease(&json!({"queue": "mail", "lease": "1m"}))?.remove(0);
+    let leased = one(&mut api, &json!({"queue": "mail", "lease": "1m"}))?;
     scene.server.signal(Signal::STOP)?;
     for n in 0..LETTERS {
         scene.sql(&add(&json!({"id": format!("j{n}"), "url": receiver.url("/")})))?;
@@ -130,8 +130,8 @@ pub(crate) fn two_workers_one_effect() -> Result<Ended> {
     scene.sql("CREATE TABLE mails (x int)")?;
     let mut api = scene.server.api();
     scene.sql(&add(&json!({"queue": "mail", "id": "a"})))?;
-    let slow = api.lease(&json!({"queue": "mail", "lease": "500ms", "wait": "10s"}))?.remove(0);
-    let quick = api.lease(&json!({"queue": "mail", "lease": "1m", "wait": "20s"}))?.remove(0);
+    let slow = one(&mut api, &json!({"queue": "mail", "lease": "500ms", "wait": "10s"}))?;
+    let quick = one(&mut api, &json!({"queue": "mail", "lease": "1m", "wait": "20s"}))?;
     ensure!(slow["number"] == quick["number"] && slow["token"] != quick["token"], "{quick}");
     // The one whose lease is over comes first: it has done the work, so its work counts.
     scene.sql(&mail(&slow))?;
@@ -170,4 +170,10 @@ pub(crate) fn an_application_needs_the_rights_of_the_guide() -> Result<Ended> {
     }
     write().context("with all rights again")?;
     Ok(Ended::Passed)
+}
+
+/// Takes a job that must be there.
+fn one(api: &mut Api, request: &Value) -> Result<Value> {
+    let mut jobs = api.lease(request)?;
+    jobs.pop().with_context(|| format!("{request} got nothing"))
 }

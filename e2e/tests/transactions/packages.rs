@@ -22,7 +22,8 @@ pub(crate) fn python() -> Result<Command> {
     let requirements = source("python").join("requirements.txt");
     install("python", "requirements.txt", || {
         let mut make = Command::new("python3");
-        run(make.args(["-m", "venv", "--clear"]).arg(&environment), INSTALLS_WITHIN)?;
+        let made = run(make.args(["-m", "venv", "--clear"]).arg(&environment), INSTALLS_WITHIN);
+        made.map_err(|_| Missing::new("python3 makes no environments: is python3-venv there?"))?;
         let mut pip = Command::new(&python);
         pip.args(["-m", "pip", "install", "--quiet", "--requirement"]).arg(&requirements);
         let mut ask = Command::new(&python);
@@ -111,7 +112,7 @@ fn or_unreachable(install: &mut Command, ask: &mut Command) -> Result<()> {
     let Err(error) = run(install, INSTALLS_WITHIN) else { return Ok(()) };
     match run(ask, INSTALLS_WITHIN) {
         Ok(_) => Err(error),
-        Err(answer) => Err(Missing::new(format!("packages cannot be had: {answer:#}")).into()),
+        Err(_) => Err(Missing::new(format!("packages cannot be had: {ask:?} fails, too")).into()),
     }
 }
 

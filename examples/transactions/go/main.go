@@ -102,7 +102,7 @@ func run(ctx context.Context) error {
 	err = mail(ctx, db, job)
 	var refused *pgconn.PgError
 	if !errors.As(err, &refused) || refused.Code != "HE007" {
-		return fmt.Errorf("the same job was acknowledged twice: %w", err)
+		return fmt.Errorf("the same job was acknowledged twice: %v", err)
 	}
 	fmt.Println("rolled back:", refused.Message)
 	return nil
