@@ -356,7 +356,7 @@ pub(super) const MUTANTS: [Mutant; 45] = [
         "memory-not-asked",
         "the store is asked for jobs that are in memory",
         WINDOW,
-        "if let Some(number) = self.names.get(name) {",
-        "if let Some(number) = self.names.get(name).filter(|_| !MUTANT) {",
+        "if let Some(number) = self.named(name) {",
+        "if let Some(number) = self.named(name).filter(|_| !MUTANT) {",
     ),
 ];

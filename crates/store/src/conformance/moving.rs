@@ -179,8 +179,10 @@ async fn a_store_that_holds_something_is_not_moved_into(mut fixture: Fixture) {
 #[cfg(test)]
 mod tests {
     use hence_core::id::LetterId;
+    use hence_core::time::Timestamp;
 
     use super::*;
+    use crate::Change;
     use crate::conformance::block::block_on;
     use crate::faulty::{Faults, Faulty};
 
@@ -212,6 +214,26 @@ mod tests {
             let letters = moving.letters(LetterId(0), 10).await.expect("read");
             assert_eq!(letters.iter().map(|letter| letter.id).collect::<Vec<_>>(), [id]);
         });
+    }
+
+    #[test]
+    fn a_letter_of_the_old_store_takes_none_of_the_new_one() {
+        let (old, new) = (MemoryStore::new(1), MemoryStore::new(1));
+        let from: Arc<dyn Store> = Arc::new(old.clone());
+        let to: Arc<dyn Store> = Arc::new(new.clone());
+        let taken = |id| Change::LetterTaken { id, refused: None };
+        block_on(Box::pin(async {
+            let (moving, mut fixture) = begin(&from, &to, Begin::Afresh).await;
+            let id = old.write_letter(Timestamp::EPOCH, "old");
+            assert_eq!(new.write_letter(Timestamp::EPOCH, "new"), id);
+            assert_eq!(moving.letters(LetterId(0), 9).await.expect("read").len(), 1);
+            while !moving.step(Timestamp::EPOCH).await.expect("a step").done {}
+            fixture.commit(vec![taken(id)]).await;
+            let left = moving.letters(LetterId(0), 9).await.expect("read");
+            assert_eq!(left.iter().map(|it| &it.body[..]).collect::<Vec<_>>(), [b"new"]);
+            fixture.commit(vec![taken(id)]).await;
+            assert!(moving.letters(LetterId(0), 9).await.expect("read").is_empty());
+        }));
     }
 
     #[test]

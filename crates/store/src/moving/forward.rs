@@ -1,6 +1,7 @@
 //! Commits while a move is under way: to the old store, and what is in step to the new one.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use hence_core::id::{JobNumber, Token};
@@ -14,7 +15,10 @@ impl Moving {
         let mut state = self.state.lock().await;
         if self.moved.load(Ordering::Acquire) {
             let batches = batches.into_iter().map(|batch| renewed(&mut state.shards, batch));
-            let batches = batches.collect::<Result<_, _>>()?;
+            let mut batches = batches.collect::<Result<Vec<_>, _>>()?;
+            if !self.reads_new_letters.load(Ordering::Acquire) {
+                batches.iter_mut().for_each(without_letters);
+            }
             return self.to.commit(batches).await;
         }
         if state.failed.is_some() || state.interrupted {
@@ -163,6 +167,16 @@ fn renewed(shards: &mut [ShardMove], batch: ShardBatch) -> Result<ShardBatch, St
     };
     let sequence = (shard.new_sequence + batch.sequence).saturating_sub(shard.sequence);
     Ok(ShardBatch { epoch: shard.new_epoch, sequence, ..batch })
+}
+
+/// A letter that was read before the old store was let go is one of the old store: another one may
+/// have its number in the new one.
+fn without_letters(batch: &mut ShardBatch) {
+    let is_letter = |change: &Change| matches!(change, Change::LetterTaken { .. });
+    if batch.changes.iter().any(is_letter) {
+        let kept = batch.changes.iter().filter(|change| !is_letter(change)).cloned();
+        batch.changes = Arc::new(kept.collect());
+    }
 }
 
 impl State {

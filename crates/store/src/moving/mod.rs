@@ -56,6 +56,8 @@ pub struct Moving {
     to: Arc<dyn Store>,
     /// The old store has been let go.
     moved: AtomicBool,
+    /// Letters that are taken now were read from the new store.
+    reads_new_letters: AtomicBool,
     begin: Begin,
     page: usize,
     state: Mutex<State>,
@@ -141,8 +143,9 @@ impl Moving {
             );
             return Err(StoreError::new(ErrorKind::Unsupported, message));
         }
-        let (moved, state) = (AtomicBool::new(false), Mutex::default());
-        Ok(Moving { from, to, moved, begin, page: PAGE, state })
+        let (moved, reads_new_letters) = (AtomicBool::new(false), AtomicBool::new(false));
+        let state = Mutex::default();
+        Ok(Moving { from, to, moved, reads_new_letters, begin, page: PAGE, state })
     }
 
     /// Copies so many jobs in one step.
@@ -454,6 +457,9 @@ impl Store for Moving {
     }
 
     fn letters(&self, after: LetterId, limit: usize) -> Answer<'_, Vec<Letter>> {
+        // One page is dealt with before the next is read, so what is taken from now on was read
+        // from the same store.
+        self.reads_new_letters.store(self.moved.load(Ordering::Acquire), Ordering::Release);
         self.current().letters(after, limit)
     }
 
