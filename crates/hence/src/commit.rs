@@ -349,6 +349,8 @@ impl Committer {
                 After::Replies(replies, answers) => drop(replies.send(answers)),
                 After::Letters(done, round) => drop(done.send(round)),
                 After::Leased(reply, leased) => self.hand_over(reply, leased, now),
+                // The lease was over before the job could leave: the shard ends it by itself.
+                After::Deliver(delivery) if delivery.lease.until <= now => {}
                 After::Deliver(delivery) => {
                     self.observers.see(Event::Delivering { delivery: &delivery, now });
                     deliveries.push(delivery);

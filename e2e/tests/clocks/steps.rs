@@ -107,7 +107,8 @@ pub(crate) fn leases_run_out_after_a_step() -> Result<Ended> {
     })
 }
 
-/// Back and forth under load, by up to half an hour: each job comes once.
+/// Back and forth under load, by up to half an hour: each job comes once, but for one that was
+/// under way when the clock leapt past the end of its lease, and says so.
 pub(crate) fn a_clock_that_jumps_about_doubles_nothing() -> Result<Ended> {
     with_clock(|faked| {
         let receiver = Receiver::start()?;
@@ -127,7 +128,18 @@ pub(crate) fn a_clock_that_jumps_about_doubles_nothing() -> Result<Ended> {
             receiver.wait_for(name, 1, SOON)?;
         }
         goes_on(faked, &receiver)?;
-        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        let cut_off = |id: &str| -> Result<bool> {
+            let path = format!("/v1/jobs/{id}/attempts?queue=default");
+            let attempts = faked.server.api().get(&path)?.value()?;
+            Ok(attempts["attempts"][0]["end"] == "timed_out")
+        };
+        let mut names: Vec<&str> = names.iter().map(String::as_str).collect();
+        for name in std::mem::take(&mut names) {
+            if !cut_off(name)? {
+                names.push(name);
+            }
+        }
+        ensure!(names.len() > 150, "only {} were not cut off", names.len());
         once_each(&receiver, &names)
     })
 }
