@@ -3,8 +3,8 @@
 //! One connection commits, in order; a few read. Everything is sent as text, several statements at
 //! once: the protocol waits for an answer to each packet, and a packet may hold many.
 //!
-//! Reading order: [`write`] and [`statements`] for commits, [`snapshot`], [`read`] and [`list`] for
-//! looking, [`sweep`] and [`turn`] for what goes, [`migrate`] and [`schema`] for tables.
+//! Reading order: `write` and `statements` for commits, `snapshot`, `read` and `list` for
+//! looking, `sweep` and `turn` for what goes, `migrate` and `schema` for tables.
 
 use std::sync::Arc;
 

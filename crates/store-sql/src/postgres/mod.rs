@@ -3,8 +3,8 @@
 //! The engine has threads of its own: the futures of a store are polled by whoever, and a
 //! connection must be read all the time. One connection commits, in order; a few read.
 //!
-//! Reading order: [`write`] and [`bind`] for commits, [`snapshot`], [`read`] and [`list`] for
-//! looking, [`sweep`], [`turn`] and [`folding`] for what goes, [`schema`] for tables.
+//! Reading order: `write` and `bind` for commits, `snapshot`, `read` and `list` for
+//! looking, `sweep`, `turn` and `folding` for what goes, `schema` for tables.
 
 use std::sync::Arc;
 
