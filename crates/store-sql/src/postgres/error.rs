@@ -30,7 +30,11 @@ pub(super) fn code(error: &Error) -> Option<&str> {
 
 fn translate(what: &'static str, error: Error) -> StoreError {
     let Some(server) = error.as_db_error() else {
-        return StoreError::caused_by(kind_without_code(&error), what, error);
+        use std::error::Error as _;
+        // The client's own words leave out what lies beneath them: `Connection refused`.
+        let beneath = error.source().map(|cause| format!(": {cause}")).unwrap_or_default();
+        let message = format!("{what}: {error}{beneath}");
+        return StoreError::new(kind_without_code(&error), message);
     };
     let code = server.code().code();
     let kind = kind_of(code);

@@ -26,7 +26,7 @@ pub(crate) struct Migrate {
 }
 
 fn database(text: &str) -> Result<DatabaseUrl, String> {
-    match StoreChoice::parse(text)? {
+    match StoreChoice::parse_or_directory(text)? {
         StoreChoice::Database(url) => Ok(url),
         StoreChoice::Embedded(_) | StoreChoice::Memory => {
             Err("must be the address of a database: only these have tables".to_owned())

@@ -37,9 +37,9 @@ Examples:
   hence store migrate postgres://hence@db/hence --dry-run
   hence store move --from ./hence-data --to postgres://hence@db/hence
 
-STORE is a directory, or postgres://ROLE@HOST/DATABASE. No server must run on it meanwhile; to move
-without a pause, start the server with --move-to. An export holds payloads and headers as they are:
-keep it as you keep the store.";
+STORE is a directory, postgres://ROLE@HOST/DATABASE or mysql://USER@HOST/DATABASE. No server must
+run on it meanwhile; to move without a pause, start the server with --move-to. An export holds
+payloads and headers as they are: keep it as you keep the store.";
 
 #[derive(Debug, Args)]
 pub(crate) struct StoreCommand {
