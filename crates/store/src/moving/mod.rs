@@ -189,6 +189,8 @@ impl Moving {
     /// Begins anew with the new store: nobody knows what it took last.
     async fn reach_again(&self, state: &mut State) -> Result<(), StoreError> {
         for shard in &mut state.shards {
+            // It is kept for this very node: whoever takes it anew must not be kept out by that.
+            self.to.release(shard.id, shard.new_epoch).await?;
             shard.new_epoch = self.acquire_new(shard.id, &shard.node, shard.epoch).await?;
             shard.new_sequence = 0;
             shard.phase = Phase::Reconcile(None);
