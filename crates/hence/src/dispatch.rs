@@ -27,9 +27,17 @@ pub(crate) struct Dispatch {
 
 #[derive(Default)]
 struct Running {
-    by_token: BTreeMap<Token, AbortHandle>,
+    by_token: BTreeMap<Token, Stage>,
     /// Nothing is started any more: what comes is given back.
     closed: bool,
+}
+
+/// How far a delivery has come.
+enum Stage {
+    /// It will begin, unless it is taken out before.
+    ToBegin,
+    /// It has begun, and can be stopped.
+    Begun(AbortHandle),
 }
 
 impl Dispatch {
@@ -47,30 +55,47 @@ impl Dispatch {
         if deliveries.is_empty() {
             return;
         }
+        let mut running = self.lock();
+        if running.closed {
+            for delivery in deliveries {
+                self.give_back(delivery.lease.token);
+            }
+            return;
+        }
+        let tokens = deliveries.iter().map(|delivery| delivery.lease.token);
+        running.by_token.extend(tokens.map(|token| (token, Stage::ToBegin)));
+        drop(running);
+        // Begun from within: to pass a task into the runtime from outside takes a lock and may
+        // wake a thread. So that happens once for all of them.
+        let this = Arc::clone(self);
+        self.runtime.spawn(async move { this.begin(deliveries) });
+    }
+
+    fn begin(self: &Arc<Self>, deliveries: Vec<Delivery>) {
         // Held over the spawning: a task that ends at once waits to be entered before it leaves.
         let mut running = self.lock();
         for delivery in deliveries {
             let token = delivery.lease.token;
-            if running.closed {
-                drop(self.mailbox.send(Message::Delivered(token, Report::Released)));
-                continue;
-            }
-            let this = Arc::clone(self);
-            let task = self.runtime.spawn(async move {
-                reach(Point::DispatchSend);
-                let report = this.hand_to_target(delivery).await;
-                reach(Point::DispatchSent);
-                this.forget(token);
-                // A driver that has stopped counts the attempt as unknown.
-                drop(this.mailbox.send(Message::Delivered(token, report)));
-            });
-            running.by_token.insert(token, task.abort_handle());
+            // It may have been abandoned or given back meanwhile.
+            let Some(stage) = running.by_token.get_mut(&token) else { continue };
+            let task = self.runtime.spawn(Arc::clone(self).carry_out(delivery));
+            *stage = Stage::Begun(task.abort_handle());
         }
+    }
+
+    async fn carry_out(self: Arc<Self>, delivery: Delivery) {
+        let token = delivery.lease.token;
+        reach(Point::DispatchSend);
+        let report = self.hand_to_target(delivery).await;
+        reach(Point::DispatchSent);
+        self.forget(token);
+        // A driver that has stopped counts the attempt as unknown.
+        drop(self.mailbox.send(Message::Delivered(token, report)));
     }
 
     /// Stops a delivery; its outcome does not count any more.
     pub(crate) fn abandon(&self, token: Token) {
-        if let Some(task) = self.forget(token) {
+        if let Some(Stage::Begun(task)) = self.forget(token) {
             task.abort();
         }
     }
@@ -79,10 +104,16 @@ impl Dispatch {
     pub(crate) fn give_all_back(&self) {
         let mut running = self.lock();
         running.closed = true;
-        for (token, task) in std::mem::take(&mut running.by_token) {
-            task.abort();
-            drop(self.mailbox.send(Message::Delivered(token, Report::Released)));
+        for (token, stage) in std::mem::take(&mut running.by_token) {
+            if let Stage::Begun(task) = stage {
+                task.abort();
+            }
+            self.give_back(token);
         }
+    }
+
+    fn give_back(&self, token: Token) {
+        drop(self.mailbox.send(Message::Delivered(token, Report::Released)));
     }
 
     async fn hand_to_target(&self, delivery: Delivery) -> Report {
@@ -94,11 +125,105 @@ impl Dispatch {
         }
     }
 
-    fn forget(&self, token: Token) -> Option<AbortHandle> {
+    fn forget(&self, token: Token) -> Option<Stage> {
         self.lock().by_token.remove(&token)
     }
 
     fn lock(&self) -> MutexGuard<'_, Running> {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::Receiver;
+
+    use futures::FutureExt;
+    use futures::future::BoxFuture;
+    use hence_core::id::{Epoch, JobId, JobName, JobNumber, QueueName, ShardId, WorkerName};
+    use hence_core::job::{HttpTarget, Job, JobSpec, Lease, Payload};
+    use hence_core::time::Timestamp;
+    use tokio::time::Instant;
+
+    use super::*;
+
+    /// Notes whatever arrives.
+    #[derive(Default)]
+    struct Notes(Mutex<Vec<u64>>);
+
+    impl Target for Notes {
+        fn deliver(&self, delivery: Delivery, _deadline: Instant) -> BoxFuture<'_, Report> {
+            self.0.lock().unwrap().push(delivery.lease.token.counter);
+            async { Report::Succeeded { result: None } }.boxed()
+        }
+    }
+
+    fn token(counter: u64) -> Token {
+        Token { shard: ShardId(0), epoch: Epoch(1), counter }
+    }
+
+    fn delivery(counter: u64) -> Delivery {
+        let spec = JobSpec::new(Where::Http(Arc::new(HttpTarget::post("http://localhost/"))));
+        let id = JobId::new("job").unwrap();
+        let job = Job {
+            number: JobNumber(counter),
+            name: JobName { queue: QueueName::default_queue(), key: None, id },
+            submitted_at: Timestamp::EPOCH,
+            scheduled_for: Timestamp::EPOCH,
+            payload: Payload::default(),
+            target: spec.target,
+            retry: spec.retry,
+            timeout: spec.timeout,
+            expires_at: None,
+            retention: spec.retention,
+            keep_result: false,
+            key_on_failure: spec.key_on_failure,
+            on_unknown: spec.on_unknown,
+            occurrence: None,
+            fingerprint: None,
+        };
+        let lease = Lease {
+            token: token(counter),
+            attempt: 1,
+            holder: WorkerName::new("node").unwrap(),
+            granted_at: Timestamp::EPOCH,
+            until: Timestamp::MAX,
+        };
+        Delivery { job: Arc::new(job), lease, due_at: Timestamp::EPOCH }
+    }
+
+    /// The next so many reports; each says whether the job was given back.
+    async fn reports(inbox: &Receiver<Message>, count: usize) -> Vec<(u64, bool)> {
+        let mut seen = Vec::new();
+        for _ in 0..1_000 {
+            tokio::task::yield_now().await;
+            seen.extend(inbox.try_iter().filter_map(|message| match message {
+                Message::Delivered(token, report) => {
+                    Some((token.counter, report == Report::Released))
+                }
+                _ => None,
+            }));
+        }
+        assert_eq!(seen.len(), count, "{seen:?}");
+        seen.sort_unstable();
+        seen
+    }
+
+    #[tokio::test(flavor = "current_thread")]
+    async fn what_is_taken_out_before_it_begins_does_not_leave() {
+        let (mailbox, inbox) = Mailbox::new(None);
+        let notes = Arc::new(Notes::default());
+        let http: Arc<dyn Target> = notes.clone();
+        let dispatch = Dispatch::new(Handle::current(), mailbox, http, Handlers::new());
+        let dispatch = Arc::new(dispatch);
+        dispatch.deliver(vec![delivery(1), delivery(2), delivery(3)]);
+        dispatch.abandon(token(2));
+        assert_eq!(reports(&inbox, 2).await, [(1, false), (3, false)]);
+        dispatch.deliver(vec![delivery(4)]);
+        dispatch.give_all_back();
+        dispatch.deliver(vec![delivery(5)]);
+        assert_eq!(reports(&inbox, 2).await, [(4, true), (5, true)]);
+        assert_eq!(*notes.0.lock().unwrap(), [1, 3]);
+        assert!(dispatch.lock().by_token.is_empty(), "nothing is left behind");
     }
 }
