@@ -85,18 +85,19 @@ impl fmt::Debug for DatabaseUrl {
 pub(super) fn without_password(text: &str) -> String {
     let start = text.find("://").map_or(0, |at| at + "://".len());
     let (scheme, rest) = text.split_at(start);
-    let (rest, option) = match rest.to_ascii_lowercase().find(OPTION) {
-        Some(at) => (&rest[..at], format!("{}***", &rest[at..at + OPTION.len()])),
-        None => (rest, String::new()),
-    };
-    let shown = match rest.rsplit_once('@') {
-        Some((login, host)) => match login.split_once(':') {
-            Some((name, _)) => format!("{name}:***@{host}"),
-            None => rest.to_owned(),
-        },
-        None => rest.to_owned(),
-    };
-    format!("{scheme}{shown}{option}")
+    let option = rest.to_ascii_lowercase().find(OPTION).map(|at| at + OPTION.len());
+    let login_end = rest.rfind('@').unwrap_or(0);
+    let colon = rest[..login_end].find(':').map(|at| at + 1);
+    if let Some(option) = option.filter(|option| *option <= login_end) {
+        // Of which of the two the `@` is a part, nobody knows.
+        let first = colon.map_or(option, |colon| colon.min(option));
+        return format!("{scheme}{}***", &rest[..first]);
+    }
+    let login = colon
+        .map_or_else(|| rest[..login_end].to_owned(), |colon| format!("{}***", &rest[..colon]));
+    let address = &rest[login_end..option.unwrap_or(rest.len())];
+    let value = if option.is_some() { "***" } else { "" };
+    format!("{scheme}{login}{address}{value}")
 }
 
 /// Where a password stands when it is an option; nothing behind it is shown.
@@ -117,6 +118,7 @@ mod tests {
             ("mariadb://a:s@c@r:et@db/h?password=secret", "mariadb://a:***@db/h?password=***"),
             ("postgres://a:wh?er@e&t@db/h?schema=x", "postgres://a:***@db/h?schema=x"),
             ("postgres://a@db/h?Password=s&cr@et@x", "postgres://a@db/h?Password=***"),
+            ("postgres://a:wh?password=@et@db/h", "postgres://a:***"),
         ];
         for (text, shown) in rows {
             let choice = StoreChoice::parse(text).unwrap_or_else(|problem| panic!("{problem}"));
