@@ -17,9 +17,9 @@ use hence_store::{
 use tokio_postgres::Row;
 
 use super::error::{Columns, failed};
-use super::session::Value;
 use super::shared::Shared;
 use super::snapshot::{COUNTS, Found, LEASES, LIVE, Snapshot, Which, leases_at};
+use super::value::Value;
 use crate::fold::{CommitRow, Folded};
 use crate::limits::READ_AHEAD;
 use crate::names::name_hash;
