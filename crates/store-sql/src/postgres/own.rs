@@ -47,8 +47,10 @@ pub(super) async fn acquire(
     let epoch: i64 = row.try_get(0).map_err(failed("acquire a shard"))?;
     reader.give_back();
     let epoch = u32::try_from(epoch).ok().filter(|epoch| *epoch <= EPOCH_MAX);
-    let spent = format!("{shard:?} has had all its {EPOCH_MAX} owners");
-    epoch.map(Epoch).ok_or_else(|| StoreError::new(ErrorKind::Unsupported, spent))
+    let spent = || format!("{shard:?} has had all its {EPOCH_MAX} owners");
+    let epoch = epoch.ok_or_else(|| StoreError::new(ErrorKind::Unsupported, spent()))?;
+    shared.note_owned(shard, Epoch(epoch));
+    Ok(Epoch(epoch))
 }
 
 fn taken(shard: ShardId, owner: Option<&tokio_postgres::Row>) -> StoreError {

@@ -67,12 +67,22 @@ async fn commit(
         }
         let session = open(shared, session).await?;
         match attempt(shared, session, &drafts).await? {
-            Outcome::Committed => return Ok(()),
-            Outcome::Repeated(index) => drop(drafts.remove(index)),
+            Outcome::Committed => {
+                drafts.iter().for_each(|draft| note(shared, draft));
+                return Ok(());
+            }
+            Outcome::Repeated(index) => {
+                drafts.remove(index).iter().for_each(|draft| note(shared, draft));
+            }
             Outcome::Moved(shard) => shared.forget_layout(shard),
         }
     }
     Err(StoreError::new(ErrorKind::Unavailable, "commit: its shards did not come to rest"))
+}
+
+/// What was committed is known, whoever asks next.
+fn note(shared: &Shared, draft: &Draft) {
+    shared.outstanding(draft.shard, |outstanding| outstanding.committed(draft));
 }
 
 async fn open<'a>(
