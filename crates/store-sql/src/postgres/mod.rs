@@ -147,6 +147,7 @@ fn with_schema<T: Send + 'static>(
         let connector = Connector::new(&url)?;
         let threads = Threads::start("hence-postgres")?;
         let working = async move {
+            connector.refuse_pooler().await?;
             let session = connector.connect().await?;
             let schema = Schema { session: &session, name: &url.schema };
             work(&schema).await
