@@ -68,11 +68,15 @@ async fn commit(
         let session = open(shared, session).await?;
         match attempt(shared, session, &drafts).await? {
             Outcome::Committed => {
-                drafts.iter().for_each(|draft| note(shared, draft));
+                for draft in &drafts {
+                    note(shared, draft);
+                }
                 return Ok(());
             }
             Outcome::Repeated(index) => {
-                drafts.remove(index).iter().for_each(|draft| note(shared, draft));
+                if let Some(draft) = drafts.remove(index) {
+                    note(shared, &draft);
+                }
             }
             Outcome::Moved(shard) => shared.forget_layout(shard),
         }
