@@ -152,7 +152,7 @@ fn produce_singly(world: &World, seed: &Seed, producer: u64) {
             if accepted || (unknown && !persist) {
                 break;
             }
-            clock::sleep_ms(seed.between(5, 20));
+            clock::sleep_ms(seed.between(20, 60));
         }
         clock::sleep_ms(seed.between(2, 15));
     }
