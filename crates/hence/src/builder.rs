@@ -307,7 +307,7 @@ impl Builder {
     /// Takes the shard over and rebuilds it from what the store has.
     async fn take_over(&self) -> Result<(Epoch, Shard), Error> {
         let node = WorkerName::new(&self.node)?;
-        let epoch = tenure::acquire(&*self.store, SHARD, &self.node).await?;
+        let epoch = tenure::acquire(&*self.store, SHARD, &self.node, &self.observers).await?;
         reach(Point::StartAcquired);
         let recovered = self.store.recover(SHARD).await?;
         let config = shard_config(node, &self.config, &self.chance);

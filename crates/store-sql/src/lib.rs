@@ -6,8 +6,8 @@
 //! ([decision 8](../../../docs/decisions/0008-append-and-drop.md)).
 //!
 //! Reading order: `slots` where rows lie, `draft` what a batch comes to, `rows` rows and what
-//! they stand for, `leases` and `fold` what commits come to. None of these knows a dialect;
-//! [`postgres`] is one, [`mysql`] the other.
+//! they stand for, `leases`, `outstanding` and `fold` what commits come to. None of these knows a
+//! dialect; [`postgres`] is one, [`mysql`] the other.
 
 mod draft;
 mod fold;
@@ -17,6 +17,7 @@ mod migrate;
 pub mod mysql;
 mod names;
 mod options;
+mod outstanding;
 pub mod postgres;
 mod rows;
 mod slots;

@@ -52,6 +52,9 @@ pub const COMMITS_WAITING_MAX: usize = 1_024;
 pub const READS_WAITING_MAX: usize = 1_024;
 /// How long a connection may take to be made.
 pub const CONNECT_SECS_MAX: u64 = 5;
+/// How long the other servers of an address are waited for, once one takes writes: long enough to
+/// hear of one that was promoted since, short enough for a machine that is gone.
+pub const LOOK_AROUND_MILLIS: u64 = 1_000;
 /// How long one call may take, waiting for its turn included. Longer than any lock is held, shorter
 /// than the patience of whoever renews an ownership.
 pub const CALL_SECS_MAX: u64 = 30;

@@ -55,5 +55,6 @@ fn main() -> ExitCode {
         (_, Ok(Ok(url))) => url,
         (_, other) => panic!("MariaDB does not start: {other:?}"),
     };
-    manner::run("mysql", mysql::open, move |number| format!("{url}?prefix=case_{number}_"))
+    let place = move |number| format!("{url}?prefix=case_{number}_");
+    manner::exit(manner::run("mysql", &manner::MANNERS, mysql::open, place))
 }

@@ -2,7 +2,6 @@
 //! there, once, and what was not can be repeated.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use futures::executor::block_on;
@@ -16,7 +15,7 @@ use hence_testkit::{Postgres, until};
 
 use crate::proxy::{Mishap, Proxy};
 use crate::support::{
-    Case, Owner, SHARD, at, finished, fresh_schema, job, open, put, short_slots, waiting,
+    Case, Owner, PATIENCE, SHARD, at, finished, fresh_schema, job, open, put, short_slots, waiting,
 };
 
 pub(crate) const CASES: [(&str, suite::Case); 8] = [
@@ -29,9 +28,6 @@ pub(crate) const CASES: [(&str, suite::Case); 8] = [
     ("a_read_only_server_is_waited_for", a_read_only_server_is_waited_for),
     ("a_missing_right_is_named", a_missing_right_is_named),
 ];
-
-/// How long anything may take on a busy machine.
-const PATIENCE: Duration = Duration::from_mins(1);
 
 /// Repeats the same batch until it is acknowledged, as an owner does.
 fn insist(store: &PostgresStore, batch: &ShardBatch) -> Result<()> {
