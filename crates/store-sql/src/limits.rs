@@ -42,6 +42,9 @@ pub const SHARDS_MAX: u16 = 1_024;
 /// A schema's name or a prefix of tables: leaves room for what is added within the 63 bytes that
 /// PostgreSQL keeps of a name.
 pub const NAME_BYTES_MAX: usize = 30;
+/// Hosts in one address: they are tried one after the other, and each may take
+/// [`CONNECT_SECS_MAX`].
+pub const HOSTS_MAX: usize = 9;
 /// Connections that read, by default.
 pub const READERS_DEFAULT: usize = 4;
 /// Connections that read, at most: more would only wait for the same disks.

@@ -116,6 +116,7 @@ mod tests {
             ("postgres://hence@db/hence", "postgres://hence@db/hence"),
             ("postgresql://db/hence?schema=x", "postgresql://db/hence?schema=x"),
             ("mysql://hence:secret@db:3306/hence", "mysql://hence:***@db:3306/hence"),
+            ("mysql://hence:secret@a:1,b:2/hence", "mysql://hence:***@a:1,b:2/hence"),
             ("mariadb://a:s@c@r:et@db/h?password=secret", "mariadb://a:***@db/h?password=***"),
         ];
         for (text, shown) in rows {

@@ -115,6 +115,13 @@ impl Shared {
             .text("SELECT 1 FROM @commits c, @jobs j, @gone g, @history h WHERE FALSE FOR UPDATE; ")
     }
 
+    /// Changes the row of a shard, for those who write it on another node of a cluster.
+    pub(super) fn mark_sql(&self, shard: ShardId) -> Text {
+        let mut text = self.tables.text("UPDATE @shards SET writes = writes + 1 WHERE shard = ");
+        text.number(i64::from(shard.0));
+        text
+    }
+
     /// Two statements: the row of a shard, and the last row of its commits.
     pub(super) fn shard_sql(&self, shard: ShardId, lock: Lock) -> Text {
         let mut text = self.tables.text(

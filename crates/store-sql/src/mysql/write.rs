@@ -3,6 +3,11 @@
 //! The first locks the shards and says how they are; whether the batches may be written is judged
 //! here. The second writes them and commits. Whoever takes a shard over waits for the lock, so
 //! nothing can come between.
+//!
+//! In a Galera cluster a lock is known to one node only, and a transaction that all nodes have
+//! accepted is carried out even if its locks were taken from it meanwhile. What nodes do compare is
+//! which rows are written. So a commit writes the row of its shard there, as a takeover does: of
+//! two that have not seen each other, the second is taken back, tried again, and then refused.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,7 +17,7 @@ use hence_core::id::ShardId;
 use hence_store::{ErrorKind, ShardBatch, StoreError};
 use tokio::sync::{mpsc, oneshot};
 
-use super::session::{Role, Session};
+use super::session::{Cluster, Role, Session};
 use super::shared::{Lock, ShardRow, Shared};
 use super::statements;
 use super::text::{Packets, Text};
@@ -61,7 +66,7 @@ async fn commit(
     }
     // Shards are locked in one order everywhere; the batches of one stay in theirs.
     drafts.sort_by_key(|draft| draft.shard);
-    let usable = session.take().filter(|session| !session.is_broken());
+    let usable = session.take().filter(|session| !session.is_over());
     let fresh = match usable {
         Some(usable) => usable,
         None => shared.connector.connect(Role::Writer).await?,
@@ -92,6 +97,9 @@ async fn write(shared: &Shared, session: &mut Session, drafts: &[Draft]) -> Resu
             statements::add(&mut packets, &shared.tables, draft, held);
             held.last = draft.stamp;
         }
+    }
+    for shard in held.keys().filter(|_| session.cluster() == Cluster::Galera) {
+        packets.add(&shared.mark_sql(*shard));
     }
     packets.add(&Text::new("COMMIT"));
     for packet in packets.into_packets() {

@@ -1,5 +1,7 @@
-//! A MariaDB server that dies, connections that are cut, rights and room that are missing.
+//! A MariaDB server that dies, connections that are cut, rights and room that are missing; and a
+//! cluster of servers.
 
+mod cluster;
 mod measure;
 mod owner;
 
@@ -42,7 +44,8 @@ const CASES: [(&str, suite::Case); 13] = [
 ];
 
 fn main() -> ExitCode {
-    let cases = CASES.into_iter().map(|(name, case)| trial(name.to_owned(), case));
+    let cases =
+        CASES.into_iter().chain(cluster::CASES).map(|(name, case)| trial(name.to_owned(), case));
     let measures = measure::CASES.into_iter();
     let measures =
         measures.map(|(name, case)| trial(name.to_owned(), case).with_ignored_flag(true));
@@ -252,7 +255,7 @@ fn migrations_lead_up_and_down() -> Result<Ended> {
     ensure!(text.contains("CREATE TABLE IF NOT EXISTS jobs_jobs"), "{text}");
     ensure!(tables()?.is_empty(), "a dry run makes nothing");
     runtime.block_on(mysql::migrate_to(&url, None, Run::Really))?;
-    ensure!(versions()?.len() == 3);
+    ensure!(versions()?.len() == 4);
     drop(open(&url)?);
     runtime.block_on(mysql::migrate_to(&url, Some(0), Run::Really))?;
     ensure!(versions()?.is_empty() && tables()? == "jobs_migrations", "{}", tables()?);
