@@ -5,13 +5,14 @@
 //! judged by the checker that judges simulated worlds ([`verdict`]): no acknowledged job is lost,
 //! none is early, a key's jobs come one at a time and in order, tokens grow, a delivery is repeated
 //! only with a cause, and one success is recorded. Then the history is damaged, and the checker
-//! must notice.
+//! must notice. The same is done to a node of the cluster that the database is ([`cluster`]).
 //!
 //! `HENCE_SEED=N` replays the choices of a run; `HENCE_KILLS=N` changes how many kills there are;
 //! `HENCE_HISTORY=FILE` is where the history is written, for `hence-sim check`.
 
 #![expect(clippy::print_stdout, reason = "the seed and the sums belong to the result")]
 
+mod cluster;
 mod load;
 mod record;
 mod verdict;
@@ -26,6 +27,7 @@ use hence_e2e::suite::Ended;
 use hence_e2e::{Receiver, Seed, Server, cases, clock};
 use hence_sim::history::{self, Answer, Event, Verb, What};
 
+use cluster::a_node_of_the_database_dies_under_load;
 use load::World;
 
 /// At least so many jobs must have succeeded, or the load was too light to prove anything.
@@ -34,7 +36,7 @@ const SUCCEEDED_MIN: usize = 500;
 /// How long everything may take to come to rest once nothing is killed any more.
 const HEAL_WITHIN: Duration = Duration::from_secs(90);
 
-cases!(nothing_acknowledged_is_lost_to_kill_9);
+cases!(nothing_acknowledged_is_lost_to_kill_9, a_node_of_the_database_dies_under_load,);
 
 fn nothing_acknowledged_is_lost_to_kill_9() -> Result<Ended> {
     let (seed, number) = Seed::from_env();
@@ -43,15 +45,23 @@ fn nothing_acknowledged_is_lost_to_kill_9() -> Result<Ended> {
     let mut server = Server::start()?;
     let receiver = Receiver::start()?;
     let world = Arc::new(World::new(server.address(), receiver));
-    let result = run(&world, &seed, &mut server, kills);
+    let kill = |server: &mut Server| kill_again_and_again(&world, &seed, server, kills);
+    let result = run(&world, &seed, &mut server, kill);
+    let result = result.and_then(|(events, busy)| prove(&events, kills, busy));
     server.explain(result).map_err(|error| error.context(format!("seed {number}")))?;
     Ok(Ended::Passed)
 }
 
-fn run(world: &Arc<World>, seed: &Seed, server: &mut Server, kills: usize) -> Result<()> {
+/// Works and disturbs, then lets everything come to rest, and judges it.
+fn run<T>(
+    world: &Arc<World>,
+    seed: &Seed,
+    server: &mut Server,
+    disturb: impl FnOnce(&mut Server) -> Result<T>,
+) -> Result<(Vec<Event>, T)> {
     let producers = load::start_producers(world, seed);
     let workers = load::start_workers(world, seed);
-    let busy = kill_again_and_again(world, seed, server, kills)?;
+    let disturbed = disturb(server)?;
     world.stop_producing();
     for producer in producers {
         producer.join().expect("a producer panicked");
@@ -73,7 +83,7 @@ fn run(world: &Arc<World>, seed: &Seed, server: &mut Server, kills: usize) -> Re
         history::write(&events, BufWriter::new(File::create(path).context("HENCE_HISTORY")?))?;
     }
     verdict::judge(&events)?;
-    prove(&events, kills, busy)
+    Ok((events, disturbed))
 }
 
 /// How many of the kills hit work in flight.
