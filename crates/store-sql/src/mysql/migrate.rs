@@ -12,7 +12,7 @@ use crate::limits::CALL_SECS_MAX;
 use crate::migrate::{Applied, Direction, Migration, Step, checksum, plan};
 
 /// Every migration there is.
-pub(super) const MIGRATIONS: [Migration; 4] = [
+pub(super) const MIGRATIONS: [Migration; 5] = [
     Migration {
         version: 1,
         name: "tables",
@@ -36,6 +36,12 @@ pub(super) const MIGRATIONS: [Migration; 4] = [
         name: "writes",
         up: include_str!("migrations/0004_writes.up.sql"),
         down: include_str!("migrations/0004_writes.down.sql"),
+    },
+    Migration {
+        version: 5,
+        name: "fronts",
+        up: include_str!("migrations/0005_fronts.up.sql"),
+        down: include_str!("migrations/0005_fronts.down.sql"),
     },
 ];
 

@@ -22,6 +22,7 @@ use super::shared::{Lock, ShardRow, Shared};
 use super::statements;
 use super::text::{Packets, Text};
 use crate::draft::Draft;
+use crate::front::{Moves, Tracker};
 use crate::limits::{CALL_SECS_MAX, SEQUENCE_BITS};
 use crate::rows::Stamp;
 
@@ -91,12 +92,18 @@ async fn commit(
 async fn write(shared: &Shared, session: &mut Session, drafts: &[Draft]) -> Result<(), StoreError> {
     let mut held = lock(shared, session, drafts).await?;
     let mut packets = Packets::default();
+    let mut written = Vec::new();
     for draft in drafts {
         let held = held.get_mut(&draft.shard).expect("the shard of every draft was locked");
-        if judge(held, draft)? == Verdict::Next {
+        let (before, verdict) = (held.last, judge(held, draft)?);
+        let moves = Moves::of(draft);
+        if verdict == Verdict::Next {
+            let after = |known: &mut Tracker| known.after(&held.fronts, before, &moves);
+            held.fronts = shared.waiting(draft.shard, after);
             statements::add(&mut packets, &shared.tables, draft, held);
             held.last = draft.stamp;
         }
+        written.push((draft, before, verdict, moves));
     }
     for shard in held.keys().filter(|_| session.cluster() == Cluster::Galera) {
         packets.add(&shared.mark_sql(*shard));
@@ -104,6 +111,12 @@ async fn write(shared: &Shared, session: &mut Session, drafts: &[Draft]) -> Resu
     packets.add(&Text::new("COMMIT"));
     for packet in packets.into_packets() {
         session.run("commit", &packet).await?;
+    }
+    for (draft, before, verdict, moves) in written {
+        shared.waiting(draft.shard, |known| match verdict {
+            Verdict::Next => known.committed(before, draft.stamp, moves),
+            Verdict::Known => known.was_committed(draft.stamp, moves),
+        });
     }
     Ok(())
 }
@@ -172,6 +185,7 @@ mod tests {
             layout: Layout::at(Timestamp::EPOCH, &Slots::default()),
             last,
             swept_until: Timestamp::MIN,
+            fronts: crate::front::Fronts::default(),
         };
         let rows = [
             ("the first", held(true, 2, stamp(1, 9)), 2, 1, Ok(Verdict::Next)),

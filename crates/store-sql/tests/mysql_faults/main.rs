@@ -21,7 +21,7 @@ use owner::{Owner, open};
 use tokio::runtime::Runtime;
 
 /// What must hold.
-const CASES: [(&str, suite::Case); 13] = [
+const CASES: [(&str, suite::Case); 14] = [
     (
         "a_server_that_is_killed_under_load_loses_nothing",
         a_server_that_is_killed_under_load_loses_nothing,
@@ -41,6 +41,7 @@ const CASES: [(&str, suite::Case); 13] = [
     ("views_show_jobs_in_words", views_show_jobs_in_words),
     ("letters_are_part_of_the_callers_transaction", letters_are_part_of_the_callers_transaction),
     ("what_is_over_is_dropped_and_nothing_else", what_is_over_is_dropped_and_nothing_else),
+    ("a_new_owner_does_not_walk_over_what_is_over", a_new_owner_does_not_walk_over_what_is_over),
 ];
 
 fn main() -> ExitCode {
@@ -255,7 +256,7 @@ fn migrations_lead_up_and_down() -> Result<Ended> {
     ensure!(text.contains("CREATE TABLE IF NOT EXISTS jobs_jobs"), "{text}");
     ensure!(tables()?.is_empty(), "a dry run makes nothing");
     runtime.block_on(mysql::migrate_to(&url, None, Run::Really))?;
-    ensure!(versions()?.len() == 4);
+    ensure!(versions()?.len() == 5);
     drop(open(&url)?);
     runtime.block_on(mysql::migrate_to(&url, Some(0), Run::Really))?;
     ensure!(versions()?.is_empty() && tables()? == "jobs_migrations", "{}", tables()?);
@@ -370,5 +371,44 @@ fn what_is_over_is_dropped_and_nothing_else() -> Result<Ended> {
     let rest = owner.succeeded(50..100, 60);
     owner.commit(&rest)?;
     ensure!(count("jobs")? == "0" && owner.running()?.is_empty() && owner.numbers()?.is_empty());
+    Ok(Ended::Passed)
+}
+
+/// Jobs that are over when the shard is taken over, and rows that may be looked at to find the ten
+/// that wait.
+const OVER: u64 = 5_000;
+const LOOKED_AT_MAX: u64 = 200;
+
+fn a_new_owner_does_not_walk_over_what_is_over() -> Result<Ended> {
+    let server = MariaDb::start_with(&[])?;
+    let url = server.database()?;
+    let mut owner = Owner::of(&url)?;
+    // As every owner does first.
+    ensure!(owner.numbers()?.is_empty());
+    for numbers in (0..OVER).step_by(500).map(|first| first..first + 500) {
+        let put = owner.batch(500, 10);
+        owner.commit(&put)?;
+        let granted = owner.granted(numbers.clone());
+        owner.commit(&granted)?;
+        let done = owner.succeeded(numbers, 3_600);
+        owner.commit(&done)?;
+    }
+    let put = owner.batch(10, 10);
+    owner.commit(&put)?;
+    let looked_at = || -> Result<u64> {
+        let status = server.sql("SHOW GLOBAL STATUS LIKE 'Handler_read%'")?;
+        let count = |line: &str| line.split_once('\t')?.1.parse::<u64>().ok();
+        Ok(status.lines().filter_map(count).sum())
+    };
+    let waiting: Vec<u64> = (OVER..OVER + 10).collect();
+    // Commits are folded when the era turns: that must not forget where jobs begin.
+    for turn in ["before the turn of an era", "after it"] {
+        let new = Owner::of(&url)?;
+        let before = looked_at()?;
+        ensure!(new.numbers()? == waiting, "{turn}: {:?}", new.numbers()?);
+        let rows = looked_at()? - before;
+        ensure!(rows < LOOKED_AT_MAX, "{turn}: {rows} rows were looked at to find ten jobs");
+        new.keep_up(600)?;
+    }
     Ok(Ended::Passed)
 }
