@@ -31,13 +31,13 @@ pub(crate) const MARIADB: Program =
 pub(crate) const MARIADB_CLIENT: Program =
     Program { name: "mariadb", packages: &["mariadb-client-core"] };
 /// The library that makes a cluster of servers.
-pub(crate) const GALERA: Program =
-    Program { name: "libgalera_smm.so", packages: &["galera-4"] };
+pub(crate) const GALERA: Program = Program { name: "libgalera_smm.so", packages: &["galera-4"] };
+pub(crate) const OPENSSL: Program = Program { name: "openssl", packages: &["openssl"] };
 pub(crate) const PGBOUNCER: Program = Program { name: "pgbouncer", packages: &["pgbouncer"] };
 
 /// Every program that the servers of this crate need.
-pub fn programs() -> [Program; 6] {
-    [POSTGRES, PSQL, MARIADB, MARIADB_CLIENT, GALERA, PGBOUNCER]
+pub fn programs() -> [Program; 7] {
+    [POSTGRES, PSQL, MARIADB, MARIADB_CLIENT, GALERA, PGBOUNCER, OPENSSL]
 }
 
 /// While this file forbids it, a package does not start its service.

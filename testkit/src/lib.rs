@@ -9,6 +9,7 @@
 //! What a machine does not have is [`Missing`], an error that [`suite`] shows as a skipped case
 //! with its reason, never as a passed one.
 
+mod certificates;
 mod galera;
 mod home;
 mod install;
@@ -26,6 +27,7 @@ mod template;
 mod wait;
 mod watchdog;
 
+pub use certificates::Certificates;
 pub use galera::Galera;
 pub use install::{Program, programs};
 pub use mariadb::MariaDb;

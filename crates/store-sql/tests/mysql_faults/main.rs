@@ -5,6 +5,7 @@ mod cluster;
 mod measure;
 mod owner;
 
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
@@ -16,12 +17,12 @@ use hence_core::time::Millis;
 use hence_store::{ErrorKind, Pressure, Store, StoreError, Tier};
 use hence_store_sql::{Run, Slots, mysql};
 use hence_testkit::suite::{self, Ended, run_trials, trial};
-use hence_testkit::{Fault, MariaDb, Proxy, until};
+use hence_testkit::{Certificates, Fault, MariaDb, Proxy, until};
 use owner::{Owner, open};
 use tokio::runtime::Runtime;
 
 /// What must hold.
-const CASES: [(&str, suite::Case); 14] = [
+const CASES: [(&str, suite::Case); 15] = [
     (
         "a_server_that_is_killed_under_load_loses_nothing",
         a_server_that_is_killed_under_load_loses_nothing,
@@ -33,6 +34,7 @@ const CASES: [(&str, suite::Case); 14] = [
     ("connections_that_are_killed_are_replaced", connections_that_are_killed_are_replaced),
     ("the_tier_is_what_the_server_answers", the_tier_is_what_the_server_answers),
     ("a_missing_right_is_answered_with_the_grant", a_missing_right_is_answered_with_the_grant),
+    ("tls_is_spoken_and_the_certificate_checked", tls_is_spoken_and_the_certificate_checked),
     ("a_read_only_server_is_unavailable", a_read_only_server_is_unavailable),
     ("a_server_for_small_packets_is_refused", a_server_for_small_packets_is_refused),
     ("a_full_tablespace_is_told_and_forgotten", a_full_tablespace_is_told_and_forgotten),
@@ -192,6 +194,46 @@ fn a_missing_right_is_answered_with_the_grant() -> Result<Ended> {
     let batch = owner.batch(1, 10);
     owner.commit(&batch)?;
     owner.check()?;
+    Ok(Ended::Passed)
+}
+
+fn tls_is_spoken_and_the_certificate_checked() -> Result<Ended> {
+    let (ours, others) =
+        (Certificates::for_host("localhost")?, Certificates::for_host("localhost")?);
+    let server = MariaDb::start_with(&[
+        &format!("ssl_cert = {}", ours.certificate().display()),
+        &format!("ssl_key = {}", ours.key().display()),
+    ])?;
+    let url = user(&server, "ALL")?;
+    server.sql("ALTER USER guest@'%' REQUIRE SSL")?;
+    let named = url.replace("127.0.0.1", "localhost");
+    let (trusted, distrusted) = (ours.authority(), others.authority());
+    let with = |url: &str, authority: &Path| {
+        format!("{url}?sslmode=verify-full&sslrootcert={}", authority.display())
+    };
+    let rows = [
+        ("in the clear", format!("{named}?sslmode=disable"), Some(ErrorKind::Unsupported)),
+        ("by TLS", with(&named, &trusted), None),
+        ("of another authority", with(&named, &distrusted), Some(ErrorKind::Unavailable)),
+        ("of another name", with(&url, &trusted), Some(ErrorKind::Unavailable)),
+        (
+            "of no public authority",
+            format!("{named}?sslmode=require"),
+            Some(ErrorKind::Unavailable),
+        ),
+    ];
+    for (what, url, refused) in rows {
+        let opened = Owner::of(&url).and_then(|mut owner| {
+            let batch = owner.batch(1, 10);
+            owner.commit(&batch)?;
+            owner.check()
+        });
+        let kind = opened
+            .as_ref()
+            .err()
+            .and_then(|error| Some(error.downcast_ref::<StoreError>()?.kind()));
+        ensure!(kind == refused && opened.is_ok() == refused.is_none(), "{what}: {opened:?}");
+    }
     Ok(Ended::Passed)
 }
 
