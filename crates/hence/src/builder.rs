@@ -264,6 +264,7 @@ impl Builder {
             dispatch: Arc::clone(&dispatch),
             mailbox: mailbox.clone(),
             reads: read_line,
+            chance: self.chance.clone(),
             over: over.clone(),
             on_fatal: Arc::clone(&self.on_fatal),
         };
@@ -273,6 +274,7 @@ impl Builder {
             clock: Arc::clone(&self.clock),
             wait,
             mailbox: mailbox.clone(),
+            chance: self.chance.clone(),
             over: over.clone(),
             on_fatal: self.on_fatal,
             patience,
