@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -37,6 +37,7 @@ pub(crate) struct World {
     /// Attempts of pulled jobs that workers refuse.
     fails: Mutex<HashMap<String, u32>>,
     asking: AtomicI64,
+    accepted: AtomicUsize,
     producing: AtomicBool,
     working: AtomicBool,
 }
@@ -49,6 +50,7 @@ impl World {
             record: Record::new(),
             fails: Mutex::default(),
             asking: AtomicI64::new(0),
+            accepted: AtomicUsize::new(0),
             producing: AtomicBool::new(true),
             working: AtomicBool::new(true),
         }
@@ -65,6 +67,11 @@ impl World {
     /// Requests of clients and deliveries to the receiver that have no answer yet.
     pub(crate) fn in_flight(&self) -> i64 {
         self.asking.load(Ordering::Relaxed) + self.receiver.open() as i64
+    }
+
+    /// Submissions, one at a time, that were acknowledged.
+    pub(crate) fn accepted(&self) -> usize {
+        self.accepted.load(Ordering::Relaxed)
     }
 
     fn ask(&self, api: &mut Api, path: &str, body: &Value) -> Result<Answer> {
@@ -149,6 +156,7 @@ fn produce_singly(world: &World, seed: &Seed, producer: u64) {
             world.record.told("producer", call, told.clone());
             let unknown = told.is_none() || answer.is_err();
             let accepted = told.is_some_and(|told| told != history::Answer::Refused);
+            world.accepted.fetch_add(usize::from(accepted), Ordering::Relaxed);
             if accepted || (unknown && !persist) {
                 break;
             }

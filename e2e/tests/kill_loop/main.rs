@@ -12,6 +12,7 @@
 
 #![expect(clippy::print_stdout, reason = "the seed and the sums belong to the result")]
 
+mod cluster;
 mod failover;
 mod kills;
 mod load;
@@ -41,6 +42,7 @@ cases!(
     kills::nothing_acknowledged_is_lost_to_kill_9_on_postgres,
     kills::nothing_acknowledged_is_lost_to_kill_9_on_mariadb,
     failover::nothing_acknowledged_is_lost_to_a_failover_of_postgres,
+    cluster::nothing_acknowledged_is_lost_with_a_node_of_galera,
 );
 
 /// Puts the server under load, lets `hurt` do its worst, waits for rest, and judges. Returns the

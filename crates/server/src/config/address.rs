@@ -116,6 +116,7 @@ mod tests {
             ("postgresql://db/hence?schema=x", "postgresql://db/hence?schema=x"),
             ("postgres://hence:secret@a:1,b:2/x", "postgres://hence:***@a:1,b:2/x"),
             ("mysql://hence:secret@db:3306/hence", "mysql://hence:***@db:3306/hence"),
+            ("mysql://hence:secret@a:1,b:2/hence", "mysql://hence:***@a:1,b:2/hence"),
             ("mariadb://a:s@c@r:et@db/h?password=secret", "mariadb://a:***@db/h?password=***"),
             ("postgres://a:wh?er@e&t@db/h?schema=x", "postgres://a:***@db/h?schema=x"),
             ("postgres://a@db/h?Password=s&cr@et@x", "postgres://a@db/h?Password=***"),
