@@ -175,10 +175,12 @@ fn reads_wait_for_a_connection_within_bounds() -> Result<Ended> {
     let (client, connection) =
         runtime.block_on(tokio_postgres::connect(case.server_url(), tokio_postgres::NoTls))?;
     let _connection = runtime.spawn(connection);
-    let lock = case.text("BEGIN; LOCK TABLE @queues IN ACCESS EXCLUSIVE MODE");
+    let lock = case.text("BEGIN; LOCK TABLE @attempts IN ACCESS EXCLUSIVE MODE");
     runtime.block_on(client.batch_execute(&lock))?;
     let beyond = 50;
-    let reads: Vec<_> = (0..READS_WAITING_MAX + 1 + beyond).map(|_| store.recover(SHARD)).collect();
+    // One statement each: all of them come to their turn before a call has taken too long.
+    let read = |_| store.attempts(SHARD, job(1).number);
+    let reads: Vec<_> = (0..READS_WAITING_MAX + 1 + beyond).map(read).collect();
     // A commit goes on meanwhile: it has a connection of its own.
     owner.commit(vec![put(2, 100)])?;
     runtime.block_on(client.batch_execute("ROLLBACK"))?;
