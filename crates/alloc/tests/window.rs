@@ -19,7 +19,7 @@ const PAGE: usize = 10_000;
 const PAYLOAD_BYTES: usize = 100;
 
 /// The most that a job may cost beside its payload.
-const BYTES_MAX: u64 = 200;
+const BYTES_MAX: u64 = 175;
 
 /// A job as it comes from a store: nothing of it is shared.
 fn stored(number: u64) -> (Arc<Job>, Progress) {

@@ -15,6 +15,7 @@ use crate::time::{Millis, Timestamp};
 
 use super::Shard;
 use super::packed::Packed;
+use super::sorted::Sorted;
 use super::window::Loading;
 
 /// A job due sooner is not packed while it waits: it would be unpacked at once, and to pack and
@@ -97,11 +98,11 @@ pub(super) struct Queue {
     pub(super) name: QueueName,
     pub(super) settings: QueueSettings,
     pub(super) counts: Counts,
-    pub(super) waiting: BTreeSet<Place>,
-    pub(super) holding: BTreeSet<Place>,
-    pub(super) ready: [BTreeSet<Place>; LANES],
-    pub(super) behind: BTreeSet<Place>,
-    pub(super) parked: BTreeSet<Place>,
+    pub(super) waiting: Sorted<Place>,
+    pub(super) holding: Sorted<Place>,
+    pub(super) ready: [Sorted<Place>; LANES],
+    pub(super) behind: Sorted<Place>,
+    pub(super) parked: Sorted<Place>,
     pub(super) meter: Meter,
     pub(super) running: u32,
     /// Every pending job at or before this place is in memory.
@@ -192,11 +193,11 @@ impl Queue {
             name,
             settings: QueueSettings::default(),
             counts: Counts::default(),
-            waiting: BTreeSet::new(),
-            holding: BTreeSet::new(),
+            waiting: Sorted::default(),
+            holding: Sorted::default(),
             ready: Default::default(),
-            behind: BTreeSet::new(),
-            parked: BTreeSet::new(),
+            behind: Sorted::default(),
+            parked: Sorted::default(),
             meter: Meter::default(),
             running: 0,
             through: Place::LAST,
@@ -210,7 +211,7 @@ impl Queue {
     }
 
     /// The list for a seat, for the seats that are lists of the queue.
-    fn list(&mut self, seat: Seat, lane: Lane) -> Option<&mut BTreeSet<Place>> {
+    fn list(&mut self, seat: Seat, lane: Lane) -> Option<&mut Sorted<Place>> {
         match seat {
             Seat::Waiting => Some(&mut self.waiting),
             Seat::Holding => Some(&mut self.holding),

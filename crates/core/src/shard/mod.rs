@@ -16,6 +16,7 @@ mod index;
 mod manage;
 mod packed;
 mod schedules;
+mod sorted;
 mod submit;
 mod table;
 mod ticks;
@@ -42,6 +43,7 @@ use crate::time::{Millis, Timestamp};
 
 use backfill::Recall;
 use index::{Alarm, KeyState, Map, Queue, new_map};
+use sorted::Sorted;
 use table::{CountedMap, Jobs};
 use ticks::Scheduled;
 
@@ -124,7 +126,7 @@ pub struct Shard {
     /// Jobs of schedules that ended in this call.
     ended_runs: Vec<(ScheduleId, JobNumber)>,
     handlers: BTreeSet<HandlerName>,
-    alarms: BTreeSet<(Timestamp, Alarm)>,
+    alarms: Sorted<(Timestamp, Alarm)>,
 
     /// How many jobs are ready, by lane.
     ready_jobs: [usize; index::LANES],
@@ -174,7 +176,7 @@ impl Shard {
             recalls: BTreeMap::new(),
             ended_runs: Vec::new(),
             handlers: BTreeSet::new(),
-            alarms: BTreeSet::new(),
+            alarms: Sorted::default(),
             ready_jobs: [0; index::LANES],
             pushes_running: 0,
             handlers_running: 0,

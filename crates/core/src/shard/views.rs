@@ -1,7 +1,6 @@
 //! Looking at queues and leases.
 
 use alloc::boxed::Box;
-use alloc::collections::BTreeSet;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
@@ -14,6 +13,7 @@ use crate::queue::{QueueSettings, QueueView};
 
 use super::Shard;
 use super::index::Queue;
+use super::sorted::Sorted;
 
 impl Shard {
     pub(super) fn put_queue(
@@ -57,7 +57,7 @@ impl Shard {
 
 fn view(queue: &Queue) -> QueueView {
     let lists = queue.ready.iter().chain([&queue.behind, &queue.parked]);
-    let oldest = lists.clone().filter_map(BTreeSet::first).min();
+    let oldest = lists.clone().filter_map(Sorted::first).min();
     let ready = lists.map(|list| list.len() as u64).sum();
     QueueView {
         name: queue.name.clone(),

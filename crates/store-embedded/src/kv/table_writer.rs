@@ -10,7 +10,7 @@ use super::block::BlockBuilder;
 use super::disk::{Disk, DiskFile};
 use super::error::{Error, Result};
 use super::expiring::Expiring;
-use super::filter::Filter;
+use super::filter::FilterBuilder;
 use super::limits::{BLOCK_BYTES, SYNC_EVERY_BYTES, WRITE_CHUNK_BYTES};
 use super::table_format::{Footer, Index, TableMeta, table_path};
 
@@ -41,7 +41,7 @@ pub(super) struct TableWriter {
     synced: u64,
     block: BlockBuilder,
     index: Index,
-    filter: Filter,
+    filter: FilterBuilder,
     entries: u64,
     removed: u64,
     expiring: Expiring,
@@ -68,7 +68,7 @@ impl TableMaker {
             synced: 0,
             block: BlockBuilder::default(),
             index: Index::default(),
-            filter: Filter::with_capacity(expected.entries_max as usize),
+            filter: FilterBuilder::with_capacity(expected.entries_max as usize),
             entries: 0,
             removed: 0,
             expiring: Expiring::default(),
@@ -118,7 +118,7 @@ impl TableWriter {
         self.end_block();
         let blocks_bytes = self.written + self.out.len() as u64;
         let index = self.index.encode();
-        let filter = self.filter.as_bytes();
+        let filter = self.filter.finish().as_bytes();
         let bytes_before_footer = blocks_bytes + filter.len() as u64 + index.len() as u64;
         let meta = TableMeta {
             id: self.id,
@@ -138,7 +138,7 @@ impl TableWriter {
             filter_checksum: crc32c::crc32c(filter),
             index_checksum: crc32c::crc32c(&index),
         };
-        self.out.extend_from_slice(self.filter.as_bytes());
+        self.out.extend_from_slice(filter);
         self.out.extend_from_slice(&index);
         self.out.extend_from_slice(&footer.encode(self.maker.store_id));
         self.write_out(0)?;
