@@ -30,11 +30,14 @@ pub(crate) const MARIADB: Program =
     Program { name: "mariadbd", packages: &["mariadb-server-core"] };
 pub(crate) const MARIADB_CLIENT: Program =
     Program { name: "mariadb", packages: &["mariadb-client-core"] };
+/// The library that makes a cluster of servers.
+pub(crate) const GALERA: Program = Program { name: "libgalera_smm.so", packages: &["galera-4"] };
+pub(crate) const OPENSSL: Program = Program { name: "openssl", packages: &["openssl"] };
 pub(crate) const PGBOUNCER: Program = Program { name: "pgbouncer", packages: &["pgbouncer"] };
 
 /// Every program that the servers of this crate need.
-pub fn programs() -> [Program; 5] {
-    [POSTGRES, PSQL, MARIADB, MARIADB_CLIENT, PGBOUNCER]
+pub fn programs() -> [Program; 7] {
+    [POSTGRES, PSQL, MARIADB, MARIADB_CLIENT, GALERA, PGBOUNCER, OPENSSL]
 }
 
 /// While this file forbids it, a package does not start its service.
@@ -63,7 +66,7 @@ impl Program {
     pub fn find(&self) -> Option<PathBuf> {
         let path = std::env::var_os("PATH").unwrap_or_default();
         let mut places: Vec<PathBuf> = std::env::split_paths(&path).collect();
-        places.push("/usr/sbin".into());
+        places.extend(["/usr/sbin", "/usr/lib/galera"].map(PathBuf::from));
         places.extend(postgres_versions());
         places.iter().map(|place| place.join(self.name)).find(|program| program.is_file())
     }

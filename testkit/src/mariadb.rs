@@ -46,8 +46,13 @@ impl MariaDb {
         let program = MARIADB.need()?;
         let own = Own::new("mariadb", "mysql")?;
         make(&own, &program, settings)?;
-        start(&own, &program)?;
-        Ok(MariaDb { place: Place::Own(own) })
+        start(&own, &program, &[])?;
+        Ok(MariaDb::of(own))
+    }
+
+    /// One of ours, which runs.
+    pub(crate) fn of(own: Own) -> Self {
+        MariaDb { place: Place::Own(own) }
     }
 
     /// Where it is, for its superuser: `mysql://…`. The same after a restart. The database is
@@ -94,7 +99,7 @@ impl MariaDb {
 
     /// Starts it again, on the same port and directory; ends it first if it runs.
     pub fn restart(&self) -> Result<()> {
-        start(self.place.down(Signal::TERM)?, &MARIADB.need()?)
+        start(self.place.down(Signal::TERM)?, &MARIADB.need()?, &[])
     }
 
     /// Gives it other settings in place of those it was started with; they count from the next
@@ -120,7 +125,7 @@ impl MariaDb {
 }
 
 /// An empty data directory, with these settings.
-fn make(own: &Own, program: &Path, settings: &[&str]) -> Result<()> {
+pub(crate) fn make(own: &Own, program: &Path, settings: &[&str]) -> Result<()> {
     let home = own.home();
     let temporary = home.join("temporary");
     std::fs::create_dir(&temporary)?;
@@ -168,14 +173,15 @@ fn bootstrap() -> Result<String> {
     Ok(text)
 }
 
-fn start(own: &Own, program: &Path) -> Result<()> {
+/// Starts it, with these arguments beside those that all have.
+pub(crate) fn start(own: &Own, program: &Path, args: &[&str]) -> Result<()> {
     let home = own.home();
     let mut command = own.user.command(program);
     command.arg(format!("--defaults-file={}", home.join("settings").display()));
     command.arg(format!("--datadir={}", home.join("data").display()));
     command.arg(format!("--socket={}", home.join("socket").display()));
     command.arg(format!("--pid-file={}", home.join("pid").display()));
-    command.arg(format!("--port={}", own.port));
+    command.arg(format!("--port={}", own.port)).args(args);
     // Its own: a server that starts removes what it finds in there, of whichever server it is.
     command.arg(format!("--tmpdir={}", home.join("temporary").display()));
     let log = home.join("log");

@@ -29,6 +29,12 @@ pub(crate) fn with_address(url: &str, address: &str) -> String {
     format!("{}{address}{}", &url[..host], &url[end..])
 }
 
+/// The `host:port` of a URL.
+pub(crate) fn address(url: &str) -> Result<String> {
+    let Parts { host, port, .. } = Parts::of(url)?;
+    Ok(port.map_or_else(|| host.clone(), |port| format!("{host}:{port}")))
+}
+
 /// A URL taken apart, for clients that do not read one.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Parts {
@@ -87,6 +93,7 @@ mod tests {
             ("postgres://a:b@h/x?y=/z", "postgres://a:b@h/db?y=/z", "postgres://a:b@p:2/x?y=/z"),
             ("mysql://h", "mysql://h/db", "mysql://p:2"),
             ("mysql://h:1?a=b", "mysql://h:1/db?a=b", "mysql://p:2?a=b"),
+            ("mysql://a@h:1,g:2/x", "mysql://a@h:1,g:2/db", "mysql://a@p:2/x"),
         ];
         for (url, database, address) in table {
             assert_eq!(with_database(url, "db"), database, "{url}");
@@ -108,6 +115,9 @@ mod tests {
         assert_eq!(parts, expected);
         let parts = Parts::of("mysql://h").unwrap();
         assert_eq!((parts.host.as_str(), parts.port, parts.database.as_str()), ("h", None, ""));
+        for (url, expected) in [("mysql://a@h:7/db", "h:7"), ("mysql://h", "h")] {
+            assert_eq!(address(url).unwrap(), expected);
+        }
         assert!(Parts::of("h").is_err() && Parts::of("mysql://h:x/db").is_err());
     }
 }

@@ -5,13 +5,14 @@ use std::time::Duration;
 
 use anyhow::{Result, bail, ensure};
 use hence_testkit::suite::Ended;
-use hence_testkit::{MariaDb, Missing, until};
+use hence_testkit::{Galera, MariaDb, Missing, until};
 
 hence_testkit::cases!(
     two_run_side_by_side_with_their_own_settings,
     what_was_committed_outlives_kill_9,
     a_paused_server_goes_on,
     a_start_that_fails_shows_the_log,
+    nodes_of_a_cluster_have_the_same,
 );
 
 fn two_run_side_by_side_with_their_own_settings() -> Result<Ended> {
@@ -66,4 +67,20 @@ fn a_start_that_fails_shows_the_log() -> Result<Ended> {
             Ok(Ended::Passed)
         }
     }
+}
+
+fn nodes_of_a_cluster_have_the_same() -> Result<Ended> {
+    let cluster = Galera::start(3)?;
+    let url = cluster.database()?;
+    ensure!(url.matches("127.0.0.1:").count() == 3, "{url}");
+    let at = |node| cluster.url_at(node, &url);
+    let make = "CREATE TABLE t (x INT PRIMARY KEY) ENGINE = InnoDB; INSERT INTO t VALUES (7)";
+    cluster.node(0).sql_in(&at(0)?, make)?;
+    let read = "SET SESSION wsrep_sync_wait = 1; SELECT x FROM t";
+    ensure!(cluster.node(2).sql_in(&at(2)?, read)? == "7");
+    cluster.node(0).kill()?;
+    cluster.wait_for(1, 2)?;
+    cluster.node(1).sql_in(&at(1)?, "INSERT INTO t VALUES (8)")?;
+    ensure!(cluster.node(2).sql_in(&at(2)?, read)? == "7\n8");
+    Ok(Ended::Passed)
 }

@@ -306,11 +306,19 @@ fn value_of(answer: &Answer) -> Result<Value, Failure> {
     serde_json::from_slice(&answer.body).map_err(Failure::unexpected)
 }
 
+/// Problems of a server that does not take work yet, or no more.
+const NOT_NOW: [&str; 2] = ["#standing-by", "#draining"];
+
 /// A refusal as the server worded it, or as well as it can be worded when it came from a proxy.
 fn problem(status: StatusCode, body: &[u8]) -> Failure {
-    let exit = if status == StatusCode::NOT_FOUND { Exit::NotFound } else { Exit::Refused };
     let document: Value = serde_json::from_slice(body).unwrap_or_default();
     let text = |name: &str| document.get(name).and_then(Value::as_str).map(str::to_owned);
+    let kind = text("type").unwrap_or_default();
+    let exit = match status {
+        StatusCode::NOT_FOUND => Exit::NotFound,
+        _ if NOT_NOW.iter().any(|name| kind.ends_with(name)) => Exit::Unavailable,
+        _ => Exit::Refused,
+    };
     // `/ready` says `draining` in a field of its own.
     let message = text("detail").or_else(|| text("title")).or_else(|| text("status"));
     let mut failure =
@@ -397,6 +405,18 @@ mod tests {
             ),
             (404, r#"{"title":"there is no such job"}"#, Exit::NotFound, "there is no such job"),
             (502, "<html>bad gateway</html>", Exit::Refused, "the server answered 502 Bad Gateway"),
+            (
+                503,
+                r#"{"type":"/docs/errors#standing-by","detail":"starting"}"#,
+                Exit::Unavailable,
+                "starting",
+            ),
+            (
+                503,
+                r#"{"type":"/docs/errors#queue-paused","detail":"paused"}"#,
+                Exit::Refused,
+                "paused",
+            ),
         ];
         for (status, body, exit, message) in rows {
             let status = StatusCode::from_u16(status).expect("a status");

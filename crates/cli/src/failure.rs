@@ -43,7 +43,7 @@ pub(crate) enum Exit {
     NotFound,
     /// Nobody answers at the server's address.
     Unreachable,
-    /// Another process holds the store, or it cannot be used now (`EX_UNAVAILABLE`).
+    /// Another process holds the store, or it or the server cannot be used now (`EX_UNAVAILABLE`).
     Unavailable,
     /// Our own mistake (`EX_SOFTWARE`).
     Internal,
@@ -77,6 +77,12 @@ impl Failure {
     /// A failure with this code.
     pub(crate) fn new(exit: Exit, message: impl Into<String>) -> Self {
         Failure { exit, message: message.into(), field: None, fix: None, unread: None }
+    }
+
+    /// Whether the server was not there, or not to be had, so that nothing was done and it may be
+    /// asked again.
+    pub(crate) fn is_passing(&self) -> bool {
+        matches!(self.exit, Exit::Unreachable | Exit::Unavailable)
     }
 
     /// Refused, or failed.

@@ -264,6 +264,7 @@ impl Builder {
             dispatch: Arc::clone(&dispatch),
             mailbox: mailbox.clone(),
             reads: read_line,
+            chance: self.chance.clone(),
             over: over.clone(),
             on_fatal: Arc::clone(&self.on_fatal),
         };
@@ -273,6 +274,7 @@ impl Builder {
             clock: Arc::clone(&self.clock),
             wait,
             mailbox: mailbox.clone(),
+            chance: self.chance.clone(),
             over: over.clone(),
             on_fatal: self.on_fatal,
             patience,
@@ -305,7 +307,7 @@ impl Builder {
     /// Takes the shard over and rebuilds it from what the store has.
     async fn take_over(&self) -> Result<(Epoch, Shard), Error> {
         let node = WorkerName::new(&self.node)?;
-        let epoch = tenure::acquire(&*self.store, SHARD, &self.node).await?;
+        let epoch = tenure::acquire(&*self.store, SHARD, &self.node, &self.observers).await?;
         reach(Point::StartAcquired);
         let recovered = self.store.recover(SHARD).await?;
         let config = shard_config(node, &self.config, &self.chance);

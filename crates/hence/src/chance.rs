@@ -1,6 +1,8 @@
-//! Where randomness enters: ids, the jitter of retries, the seed of the core's maps.
+//! Where randomness enters: ids, the jitter of retries and of reconnecting, the seed of the core's
+//! maps.
 
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use hence_core::id::JobId;
 use hence_core::time::Timestamp;
@@ -26,6 +28,13 @@ impl Chance {
             None => rand::random(),
             Some(dice) => dice.lock().unwrap_or_else(PoisonError::into_inner).random(),
         }
+    }
+
+    /// From half as long to half as long again: those who were cut off together do not all come
+    /// back at the same moment.
+    pub(crate) fn about(&self, span: Duration) -> Duration {
+        let percent = 50 + u32::try_from(self.word() % 101).unwrap_or_default();
+        span * percent / 100
     }
 
     /// A fresh id that sorts by time: 48 bits of milliseconds and 80 random bits, as a ULID.
@@ -56,6 +65,17 @@ mod tests {
         assert!(early < late);
         assert_eq!(early.as_str().len(), 26);
         assert_ne!(chance.id(Timestamp::EPOCH), chance.id(Timestamp::EPOCH));
+    }
+
+    #[test]
+    fn about_so_long_is_half_of_it_up_to_half_as_long_again() {
+        let chance = Chance::seeded(1);
+        let drawn = (0..1_000).map(|_| chance.about(Duration::from_millis(100)));
+        let (mut least, mut most) = (Duration::MAX, Duration::ZERO);
+        for span in drawn {
+            (least, most) = (least.min(span), most.max(span));
+        }
+        assert_eq!((least.as_millis(), most.as_millis()), (50, 150));
     }
 
     #[test]

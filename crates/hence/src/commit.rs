@@ -21,6 +21,7 @@ use hence_store::{ErrorKind, LedgerRequest, ShardBatch, Store, StoreError, Store
 use tokio::sync::oneshot;
 
 use crate::builder::OnFatal;
+use crate::chance::Chance;
 use crate::clock::{Clock, Stopwatch, Wait, pause};
 use crate::dispatch::Dispatch;
 use crate::error::Error;
@@ -36,7 +37,7 @@ const COMMIT_CHANGES_MAX: usize = 16_384;
 /// Facts that the driver writes itself when nothing is ahead of them.
 const INLINE_CHANGES_MAX: usize = 256;
 
-/// Between two tries of a commit or a read that failed for a passing reason.
+/// Between two tries of a commit or a read that failed for a passing reason: about so long.
 pub(crate) const TRY_AGAIN_AFTER: Duration = Duration::from_millis(100);
 
 /// Facts, and what may happen once they are durable.
@@ -125,6 +126,7 @@ pub(crate) struct Committer {
     pub(crate) dispatch: Arc<Dispatch>,
     pub(crate) mailbox: Mailbox,
     pub(crate) reads: mpsc::Sender<Read>,
+    pub(crate) chance: Chance,
     pub(crate) over: Over,
     pub(crate) on_fatal: OnFatal,
 }
@@ -273,7 +275,7 @@ impl Committer {
             if patience == Patience::GiveBack {
                 return Ok(Some(work));
             }
-            pause(TRY_AGAIN_AFTER);
+            pause(self.chance.about(TRY_AGAIN_AFTER));
         }
         // Nothing that waits for these facts may happen any more when it ended meanwhile.
         if !self.over.is_set() {
@@ -394,6 +396,7 @@ pub(crate) struct Reader {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) wait: Wait,
     pub(crate) mailbox: Mailbox,
+    pub(crate) chance: Chance,
     pub(crate) over: Over,
     pub(crate) on_fatal: OnFatal,
     pub(crate) patience: Patience,
@@ -485,7 +488,7 @@ impl Reader {
             match passing_trouble(point).and_then(|()| self.wait.for_answer(read())) {
                 Err(error) if is_passing(&error) && self.is_patient() => {
                     tracing::warn!(%error, "read failed, trying again");
-                    pause(TRY_AGAIN_AFTER);
+                    pause(self.chance.about(TRY_AGAIN_AFTER));
                 }
                 other => return other,
             }

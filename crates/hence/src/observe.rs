@@ -36,6 +36,9 @@ pub enum Event<'a> {
     },
     /// The store ran out of room, or has room again.
     StoreFull(bool),
+    /// Another node works on the store, and this one waits for it to go: why. Nothing: it waits no
+    /// more.
+    StandingBy(Option<&'a hence_store::StoreError>),
     /// Something that people should know of, and nobody asked for.
     Noticed(&'a Notice),
 }
@@ -83,6 +86,8 @@ fn log(event: Event<'_>) {
             "a new zone database moved the next tick"
         ),
         Event::StoreFull(false) => tracing::info!("the store has room again"),
+        Event::StandingBy(Some(error)) => tracing::info!(%error, "standing by"),
+        Event::StandingBy(None) => tracing::info!("taking over"),
     }
 }
 

@@ -78,7 +78,7 @@ impl Postman {
             };
             if let Ok(Err(error)) = timeout(wait, news).await {
                 tracing::warn!(%error, "cannot hear of new letters");
-                rest(TRY_AGAIN_AFTER).await;
+                rest(self.chance.about(TRY_AGAIN_AFTER)).await;
             }
         }
     }

@@ -15,6 +15,7 @@ use hence_store::{ErrorKind, Store, StoreError};
 use crate::builder::OnFatal;
 use crate::clock::rest;
 use crate::commit::Over;
+use crate::observe::{Event, Observers};
 
 /// How long a node keeps its shard without being heard of: a few lost renewals, not an outage.
 pub(crate) const TENURE: Millis = Millis::from_secs(3);
@@ -22,24 +23,34 @@ pub(crate) const TENURE: Millis = Millis::from_secs(3);
 /// Between two renewals, and between two looks at a shard that another node has.
 const RENEW_EVERY: Duration = Duration::from_secs(1);
 
-/// Takes the shard, when it can be had.
+/// Takes the shard, when it can be had. Whoever stands by already also waits for a store that is
+/// away for a while: it may be what the owner waits for, too.
 pub(crate) async fn acquire(
     store: &dyn Store,
     shard: ShardId,
     node: &str,
+    observers: &Observers,
 ) -> Result<Epoch, StoreError> {
-    let mut told = false;
+    let mut stands_by = false;
     loop {
-        match store.acquire(shard, node.to_owned()).await {
-            Err(error) if error.kind() == ErrorKind::Locked => {
-                if !told {
-                    tracing::info!(%error, "standing by");
+        let error = match store.acquire(shard, node.to_owned()).await {
+            Ok(epoch) => {
+                if stands_by {
+                    observers.see(Event::StandingBy(None));
                 }
-                told = true;
-                rest(RENEW_EVERY).await;
+                return Ok(epoch);
             }
-            answer => return answer,
+            Err(error) => error,
+        };
+        if error.kind() == ErrorKind::Locked && !stands_by {
+            observers.see(Event::StandingBy(Some(&error)));
+            stands_by = true;
+        } else if stands_by && error.is_retryable() {
+            tracing::warn!(%error, "cannot ask for the shard");
+        } else if error.kind() != ErrorKind::Locked {
+            return Err(error);
         }
+        rest(RENEW_EVERY).await;
     }
 }
 

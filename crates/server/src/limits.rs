@@ -30,6 +30,8 @@ pub const REQUEST_TIMEOUT_DEFAULT: Duration = Duration::from_secs(30);
 /// The longest a request may wait for a job to come or to end. Proxies cut connections after a
 /// few minutes of silence.
 pub const LONG_POLL_MAX: Duration = Duration::from_mins(5);
+/// When to ask a server again that does not take work yet: about as long as a tenure lasts.
+pub const STANDBY_RETRY_AFTER_SECS: u32 = 3;
 /// How long `wait` waits when it is not told.
 pub const WAIT_DEFAULT: Duration = Duration::from_secs(30);
 /// Default number of connections at once.

@@ -38,7 +38,7 @@ const CHANGES: [f64; 9] = [1.0, 4.0, 16.0, 64.0, 256.0, 1_024.0, 4_096.0, 16_384
 struct Row(&'static str, &'static str, &'static str, &'static str);
 
 /// The metrics of the server: name, type, labels, meaning.
-const ROWS: [Row; 17] = [
+const ROWS: [Row; 18] = [
     Row("hence_jobs_submitted_total", "counter", "queue", "Jobs accepted since the store was made"),
     Row("hence_deliveries_total", "counter", "queue", "Jobs handed out since the store was made"),
     Row(
@@ -96,6 +96,12 @@ const ROWS: [Row; 17] = [
         "Time a request took, waiting included",
     ),
     Row("hence_store_full", "gauge", "", "1 while the store refuses new jobs for want of space"),
+    Row(
+        "hence_standing_by",
+        "gauge",
+        "",
+        "1 while another server works on the store and this one waits",
+    ),
 ];
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug, EncodeLabelSet)]
@@ -183,6 +189,7 @@ pub struct Metrics {
     requests: Family<StatusLabel, Counter>,
     request_seconds: HistogramFamily<RouteLabel>,
     store_full: Gauge<u64, AtomicU64>,
+    standing_by: Gauge<u64, AtomicU64>,
     /// What is measured of each queue and route, found without making a label.
     queues: RwLock<HashMap<QueueName, Arc<QueueMetrics>>>,
     routes: RwLock<HashMap<String, Arc<RouteMetrics>>>,
@@ -223,6 +230,7 @@ impl Default for Metrics {
             requests: Family::default(),
             request_seconds: Family::new_with_constructor(seconds),
             store_full: Gauge::default(),
+            standing_by: Gauge::default(),
             queues: RwLock::default(),
             routes: RwLock::default(),
         };
@@ -262,6 +270,7 @@ impl Metrics {
         next!(self.requests);
         next!(self.request_seconds);
         next!(self.store_full);
+        next!(self.standing_by);
     }
 
     /// Counts a request and its time.
@@ -276,6 +285,11 @@ impl Metrics {
             write(&metrics.statuses).entry(status).or_insert(counter).clone()
         });
         counter.inc();
+    }
+
+    /// Whether this server waits for another one to go.
+    pub(crate) fn stands_by(&self) -> bool {
+        self.standing_by.get() == 1
     }
 
     /// The text of a scrape, with the counts of these queues and schedules.
@@ -377,6 +391,9 @@ impl Observer for Metrics {
             }
             Event::StoreFull(full) => {
                 self.store_full.set(u64::from(full));
+            }
+            Event::StandingBy(because) => {
+                self.standing_by.set(u64::from(because.is_some()));
             }
             Event::Changed(Change::OccurrenceRecorded { record }) => {
                 self.ticks.get_or_create(&FateLabel::of(record.fate)).inc_by(record.count);

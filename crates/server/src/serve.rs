@@ -17,6 +17,7 @@ use crate::connection::Connections;
 use crate::drain::{DrainSwitch, drain};
 use crate::guard::Guard;
 use crate::http::app::{App, AppState, Bounds};
+use crate::http::waiting::{self, Waiting};
 use crate::http::{letters, openapi, router};
 use crate::metrics::Metrics;
 
@@ -56,13 +57,14 @@ pub struct Server {
     hence: Hence,
     app: App,
     switch: DrainSwitch,
+    places: Arc<Semaphore>,
     connections_max: usize,
     grace: Duration,
 }
 
 impl Server {
-    /// Binds, recovers what the store holds, and is ready to run. Nothing is answered before
-    /// [`run`](Server::run).
+    /// Binds, waits for the store if another server works on it, recovers what it holds, and is
+    /// ready to run. Meanwhile every request is told so.
     pub async fn start(config: &Config, store: Arc<dyn Store>) -> Result<Self, ServeError> {
         let listen = config.listen;
         if !listen.ip().is_loopback() && config.token.is_none() {
@@ -73,13 +75,16 @@ impl Server {
         let local = listener.local_addr().map_err(bind_error)?;
         let metrics = Arc::new(Metrics::default());
         let zone = config.zone.clone();
-        let hence = Hence::builder(store)
+        let guard = || Guard::new(config.token.as_ref().map(crate::config::Secret::expose));
+        let starting = Hence::builder(store)
             .letters(move |letter| letters::read(letter, &zone))
             .node(&config.node)
             .config(config.library())
             .observer(metrics.clone())
-            .start()
-            .await?;
+            .start();
+        let places = Arc::new(Semaphore::new(config.max_connections));
+        let waiting = Arc::new(Waiting { guard: guard(), metrics: metrics.clone() });
+        let hence = answer_while(starting, &listener, &places, waiting).await?;
         let (switch, drain) = drain();
         let bounds = Bounds {
             body_bytes_max: config.max_body_bytes,
@@ -89,7 +94,7 @@ impl Server {
             started_at: hence.client().now(),
             client: hence.client(),
             metrics,
-            guard: Guard::new(config.token.as_ref().map(crate::config::Secret::expose)),
+            guard: guard(),
             drain,
             bounds,
             zone: config.zone.clone(),
@@ -97,7 +102,7 @@ impl Server {
             queue_edits: tokio::sync::Mutex::new(()),
         });
         let (connections_max, grace) = (config.max_connections, config.shutdown_grace);
-        Ok(Server { listener, local, hence, app, switch, connections_max, grace })
+        Ok(Server { listener, local, hence, app, switch, places, connections_max, grace })
     }
 
     /// Where it listens.
@@ -113,28 +118,9 @@ impl Server {
     /// Serves until `stop` is done. Then: accepts nothing, ends long polls, finishes requests, and
     /// shuts the library down; all within the grace, counted once.
     pub async fn run(self, stop: impl Future<Output = ()>) {
-        let places = Arc::new(Semaphore::new(self.connections_max));
+        let places = self.places;
         let connections = Connections::new(router(self.app.clone()), self.app.drain.clone());
-        tokio::pin!(stop);
-        loop {
-            let accepted = tokio::select! {
-                biased;
-                () = &mut stop => break,
-                accepted = self.listener.accept() => accepted,
-            };
-            match accepted {
-                Ok((stream, peer)) => admit(&connections, &places, stream, peer),
-                Err(error) => {
-                    tracing::warn!(%error, "cannot accept a connection");
-                    // The timer is the point: the pause is cut short by the end.
-                    let pause = tokio::time::timeout(ACCEPT_PAUSE, pending::<()>());
-                    tokio::select! {
-                        () = &mut stop => break,
-                        _ = pause => {}
-                    }
-                }
-            }
-        }
+        accept_until(stop, &self.listener, &connections, &places).await;
         drop(self.listener);
         reach(Point::ServeDrain);
         let watch = Stopwatch::start();
@@ -146,6 +132,50 @@ impl Server {
         }
         self.hence.shutdown(self.grace.saturating_sub(watch.elapsed())).await;
         tracing::info!("shut down");
+    }
+}
+
+/// Tells whoever asks that the library starts, until it has.
+async fn answer_while(
+    starting: impl Future<Output = Result<Hence, hence::Error>>,
+    listener: &TcpListener,
+    places: &Arc<Semaphore>,
+    waiting: Arc<Waiting>,
+) -> Result<Hence, hence::Error> {
+    let (switch, drain) = drain();
+    let connections = Connections::new(waiting::router(waiting), drain);
+    let started = accept_until(starting, listener, &connections, places).await;
+    // Connections that are kept are made anew, and then get real answers.
+    switch.begin();
+    started
+}
+
+/// Serves whoever connects until `end` is done.
+async fn accept_until<T>(
+    end: impl Future<Output = T>,
+    listener: &TcpListener,
+    connections: &Connections,
+    places: &Arc<Semaphore>,
+) -> T {
+    tokio::pin!(end);
+    loop {
+        let accepted = tokio::select! {
+            biased;
+            ended = &mut end => return ended,
+            accepted = listener.accept() => accepted,
+        };
+        match accepted {
+            Ok((stream, peer)) => admit(connections, places, stream, peer),
+            Err(error) => {
+                tracing::warn!(%error, "cannot accept a connection");
+                // The timer is the point: the pause is cut short by the end.
+                let pause = tokio::time::timeout(ACCEPT_PAUSE, pending::<()>());
+                tokio::select! {
+                    ended = &mut end => return ended,
+                    _ = pause => {}
+                }
+            }
+        }
     }
 }
 

@@ -28,7 +28,9 @@ pub(crate) struct CommitRow {
 /// What rows come to.
 #[derive(Clone, Debug)]
 pub(crate) struct Folded {
-    /// The last row; absent when there is none.
+    /// The first row, which may be what an earlier era was folded into; absent when there is none.
+    pub(crate) first: Option<Stamp>,
+    /// The last row.
     pub(crate) last: Option<Stamp>,
     pub(crate) next_number: JobNumber,
     pub(crate) swept_until: Timestamp,
@@ -41,6 +43,7 @@ pub(crate) struct Folded {
 impl Default for Folded {
     fn default() -> Self {
         Folded {
+            first: None,
             last: None,
             next_number: JobNumber::default(),
             swept_until: Timestamp::MIN,
@@ -56,6 +59,7 @@ impl Folded {
     pub(crate) fn add(&mut self, row: CommitRow) {
         let CommitRow { stamp, next_number, swept_until, counts, advanced, leases } = row;
         debug_assert!(self.last < Some(stamp), "rows come in order");
+        self.first = self.first.or(Some(stamp));
         self.last = Some(stamp);
         self.next_number = next_number;
         self.swept_until = self.swept_until.max(swept_until);
@@ -93,7 +97,8 @@ mod tests {
         folded.add(row(4, 10, 500, 1));
         folded.add(row(6, 12, 400, 2));
         folded.add(CommitRow { counts: Vec::new(), advanced: Vec::new(), ..row(7, 12, 0, 3) });
-        assert_eq!((folded.last, folded.next_number), (Some(Stamp(7)), JobNumber(12)));
+        assert_eq!((folded.first, folded.last), (Some(Stamp(4)), Some(Stamp(7))));
+        assert_eq!(folded.next_number, JobNumber(12));
         assert_eq!(folded.swept_until, Timestamp::from_millis(500));
         assert_eq!(folded.counts, BTreeMap::from([(queue(), vec![2])]));
         assert_eq!(folded.progress_of(&id, Stamp(5)), Some(&[2][..]));

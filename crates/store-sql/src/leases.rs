@@ -51,6 +51,14 @@ impl LeaseLog {
         }
     }
 
+    /// Leaves out all leases that are over.
+    pub(crate) fn leave_out(&mut self, is_over: impl Fn(Place, Stamp) -> bool) {
+        self.events.retain(|_, events| {
+            events.retain(|event| !is_over(event.row.place, event.stamp));
+            !events.is_empty()
+        });
+    }
+
     /// Leaves out all leases but those at these places.
     pub(crate) fn keep(&mut self, places: impl IntoIterator<Item = Place>) {
         let kept: HashSet<Place> = places.into_iter().collect();

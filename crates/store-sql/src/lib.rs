@@ -5,18 +5,20 @@
 //! hardly ever changed; they go by the partition, whole, when their time is over
 //! ([decision 8](../../../docs/decisions/0008-append-and-drop.md)).
 //!
-//! Reading order: `slots` where rows lie, `draft` what a batch comes to, `rows` rows and what
-//! they stand for, `leases` and `fold` what commits come to. None of these knows a dialect;
-//! [`postgres`] is one, [`mysql`] the other.
+//! Reading order: `slots` where rows lie, `draft` what a batch comes to, `rows` rows and what they
+//! stand for, `leases`, `outstanding` and `fold` what commits come to, `front` where jobs begin.
+//! None of these knows a dialect; [`postgres`] is one, [`mysql`] the other.
 
 mod draft;
 mod fold;
+mod front;
 mod leases;
 pub mod limits;
 mod migrate;
 pub mod mysql;
 mod names;
 mod options;
+mod outstanding;
 pub mod postgres;
 mod rows;
 mod slots;

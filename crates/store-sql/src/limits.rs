@@ -42,6 +42,9 @@ pub const SHARDS_MAX: u16 = 1_024;
 /// A schema's name or a prefix of tables: leaves room for what is added within the 63 bytes that
 /// PostgreSQL keeps of a name.
 pub const NAME_BYTES_MAX: usize = 30;
+/// Hosts in one address: they are tried one after the other, and each may take
+/// [`CONNECT_SECS_MAX`].
+pub const HOSTS_MAX: usize = 9;
 /// Connections that read, by default.
 pub const READERS_DEFAULT: usize = 4;
 /// Connections that read, at most: more would only wait for the same disks.
@@ -52,6 +55,9 @@ pub const COMMITS_WAITING_MAX: usize = 1_024;
 pub const READS_WAITING_MAX: usize = 1_024;
 /// How long a connection may take to be made.
 pub const CONNECT_SECS_MAX: u64 = 5;
+/// How long the other servers of an address are waited for, once one takes writes: long enough to
+/// hear of one that was promoted since, short enough for a machine that is gone.
+pub const LOOK_AROUND_MILLIS: u64 = 1_000;
 /// How long one call may take, waiting for its turn included. Longer than any lock is held, shorter
 /// than the patience of whoever renews an ownership.
 pub const CALL_SECS_MAX: u64 = 30;
@@ -69,6 +75,14 @@ pub const DROP_WAIT_MILLIS_MAX: u64 = 100;
 pub const STATEMENT_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// Slots read in the first step of a walk; each further step reads twice as many.
 pub const WALK_SLOTS_FIRST: i64 = 1;
+/// Queues of which each commit says where their waiting jobs begin: some sixty bytes each.
+pub const FRONTS_MAX: usize = 64;
+/// Waiting jobs whose places are remembered for that, by shard: twice a window, some five
+/// megabytes.
+pub const FRONT_PLACES_MAX: usize = 200_000;
+/// Changes of places that are remembered while somebody looks: some ten megabytes. A look that
+/// takes longer is not learnt from.
+pub const FRONT_CHANGES_MAX: usize = 100_000;
 /// Rows read beyond what was asked for, since running jobs among them are left out.
 pub const READ_AHEAD: usize = 64;
 

@@ -26,6 +26,11 @@ impl Stamp {
         Stamp::new(batch.epoch, batch.sequence)
     }
 
+    /// The stamp of an epoch, which is before all of its batches and after all of earlier ones.
+    pub(crate) fn before(epoch: Epoch) -> Result<Self, StoreError> {
+        Stamp::new(epoch, 0)
+    }
+
     fn new(epoch: Epoch, sequence: u64) -> Result<Self, StoreError> {
         if epoch.0 > EPOCH_MAX || sequence > SEQUENCE_MAX {
             let message = format!(

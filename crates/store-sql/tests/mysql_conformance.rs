@@ -1,4 +1,5 @@
-//! The table of promises, on a MariaDB server. One server for all cases, a prefix for each.
+//! The table of promises, on a MariaDB server, and on MySQL 8 where one is named. One server for
+//! all cases, a prefix for each.
 
 mod manner;
 
@@ -10,6 +11,7 @@ use hence_core::id::{LetterId, ShardId};
 use hence_core::time::Timestamp;
 use hence_store::Answer;
 use hence_store_sql::mysql::{self, MySqlStore};
+use hence_testkit::suite::{Ended, run_trials, trial};
 use hence_testkit::{MariaDb, Missing};
 use mysql_async::Conn;
 use mysql_async::prelude::Queryable;
@@ -39,6 +41,9 @@ async fn write_letter(url: &str, body: &str) -> LetterId {
     LetterId(id)
 }
 
+/// Names an empty database in a server of MySQL 8.
+const MYSQL_8: &str = "HENCE_TEST_MYSQL8_URL";
+
 fn main() -> ExitCode {
     // Its syncs are none of these cases' business, and every case makes some forty files.
     let settings = [
@@ -55,5 +60,20 @@ fn main() -> ExitCode {
         (_, Ok(Ok(url))) => url,
         (_, other) => panic!("MariaDB does not start: {other:?}"),
     };
-    manner::run("mysql", mysql::open, move |number| format!("{url}?prefix=case_{number}_"))
+    let place = |url: String| move |number| format!("{url}?prefix=case_{number}_");
+    let on_mariadb = manner::run("mysql", &manner::MANNERS, mysql::open, place(url));
+    let on_mysql = match std::env::var(MYSQL_8) {
+        Ok(url) => manner::exit(manner::run("mysql8", &manner::MANNERS, mysql::open, place(url))),
+        Err(_) => skip_mysql_8(),
+    };
+    if on_mariadb { on_mysql } else { manner::exit(false) }
+}
+
+/// One line for all cases: nobody would read more.
+fn skip_mysql_8() -> ExitCode {
+    let skipped = trial("mysql8".to_owned(), || {
+        let why = format!("MySQL 8: no package brings its server; name a database with {MYSQL_8}");
+        Ok(Ended::Skipped(why))
+    });
+    run_trials(vec![skipped], 1).exit_code()
 }

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -37,6 +37,7 @@ pub(crate) struct World {
     /// Attempts of pulled jobs that workers refuse.
     fails: Mutex<HashMap<String, u32>>,
     asking: AtomicI64,
+    accepted: AtomicUsize,
     producing: AtomicBool,
     working: AtomicBool,
 }
@@ -49,6 +50,7 @@ impl World {
             record: Record::new(),
             fails: Mutex::default(),
             asking: AtomicI64::new(0),
+            accepted: AtomicUsize::new(0),
             producing: AtomicBool::new(true),
             working: AtomicBool::new(true),
         }
@@ -67,6 +69,11 @@ impl World {
         self.asking.load(Ordering::Relaxed) + self.receiver.open() as i64
     }
 
+    /// Submissions, one at a time, that were acknowledged.
+    pub(crate) fn accepted(&self) -> usize {
+        self.accepted.load(Ordering::Relaxed)
+    }
+
     fn ask(&self, api: &mut Api, path: &str, body: &Value) -> Result<Answer> {
         self.asking.fetch_add(1, Ordering::Relaxed);
         let answer = api.post(path, body);
@@ -80,11 +87,9 @@ impl World {
         let answer = self.ask(api, path, body);
         let told = match &answer {
             Ok(answer) if matches!(answer.status, 200 | 204) => Some(history::Answer::Done),
-            Ok(answer) => {
-                // It lost the lease, or the server is starting or stopping.
-                assert!(matches!(answer.status, 409 | 503), "{answer:?}");
-                Some(history::Answer::Refused)
-            }
+            // It lost the lease.
+            Ok(answer) if answer.status == 409 => Some(history::Answer::Refused),
+            Ok(answer) => not_now(answer),
             Err(error) => unheard(error),
         };
         self.record.told("worker", call, told);
@@ -97,6 +102,16 @@ fn unheard(error: &anyhow::Error) -> Option<history::Answer> {
     let io = error.root_cause().downcast_ref::<std::io::Error>();
     let refused = io.is_some_and(|error| error.kind() == std::io::ErrorKind::ConnectionRefused);
     refused.then_some(history::Answer::Refused)
+}
+
+/// What is known of a question that cannot be answered now: nothing was done, unless it is said
+/// that nobody knows.
+fn not_now(answer: &Answer) -> Option<history::Answer> {
+    assert!(matches!(answer.status, 503 | 504), "{answer:?}");
+    let problem = answer.value().unwrap_or_default();
+    let kind = problem["type"].as_str().unwrap_or_default();
+    let unknown = kind.ends_with("#unavailable") || kind.ends_with("#timed-out");
+    (!unknown).then_some(history::Answer::Refused)
 }
 
 /// What a submission was answered with.
@@ -135,19 +150,17 @@ fn produce_singly(world: &World, seed: &Seed, producer: u64) {
                 Ok(answer) if matches!(answer.status, 200 | 201) => {
                     Some(added(&answer.value().unwrap_or_default()))
                 }
-                // Starting or stopping: refused, and nothing was done.
-                Ok(answer) => {
-                    assert_eq!(answer.status, 503, "{answer:?}");
-                    Some(history::Answer::Refused)
-                }
+                Ok(answer) => not_now(answer),
                 Err(error) => unheard(error),
             };
             world.record.told("producer", call, told.clone());
+            let unknown = told.is_none() || answer.is_err();
             let accepted = told.is_some_and(|told| told != history::Answer::Refused);
-            if accepted || (answer.is_err() && !persist) {
+            world.accepted.fetch_add(usize::from(accepted), Ordering::Relaxed);
+            if accepted || (unknown && !persist) {
                 break;
             }
-            clock::sleep_ms(seed.between(5, 20));
+            clock::sleep_ms(seed.between(20, 60));
         }
         clock::sleep_ms(seed.between(2, 15));
     }
@@ -181,10 +194,7 @@ fn told_of(answer: &Result<Answer>, at: usize) -> Option<history::Answer> {
             assert_eq!(one["status"], 201, "each job is answered for itself: {answer}");
             Some(added(one))
         }
-        Ok(answer) => {
-            assert_eq!(answer.status, 503, "{answer:?}");
-            Some(history::Answer::Refused)
-        }
+        Ok(answer) => not_now(answer),
         Err(error) => unheard(error),
     }
 }

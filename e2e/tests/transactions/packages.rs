@@ -5,6 +5,7 @@ use std::fs;
 use std::io::{Read, Seek};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
@@ -14,7 +15,7 @@ use hence_testkit::Missing;
 /// How long an installation may take.
 const INSTALLS_WITHIN: Duration = Duration::from_mins(5);
 
-pub(crate) fn python() -> Result<Command> {
+pub(crate) fn python(program: &str) -> Result<Command> {
     need("python3")?;
     let home = home("python")?;
     let environment = home.join("environment");
@@ -30,12 +31,12 @@ pub(crate) fn python() -> Result<Command> {
         ask.args(["-m", "pip", "index", "versions", "psycopg"]);
         or_unreachable(&mut pip, &mut ask)
     })?;
-    let mut program = Command::new(python);
-    program.arg(source("python").join("orders.py"));
-    Ok(program)
+    let mut command = Command::new(python);
+    command.arg(source("python").join(program));
+    Ok(command)
 }
 
-pub(crate) fn javascript() -> Result<Command> {
+pub(crate) fn javascript(program: &str) -> Result<Command> {
     need("node")?;
     need("npm")?;
     let home = home("javascript")?;
@@ -50,18 +51,19 @@ pub(crate) fn javascript() -> Result<Command> {
         or_unreachable(&mut npm, &mut ask)
     })?;
     // Packages are looked for beside the program.
-    fs::copy(source("javascript").join("orders.mjs"), home.join("orders.mjs"))?;
-    let mut program = Command::new("node");
-    program.arg(home.join("orders.mjs"));
-    Ok(program)
+    fs::copy(source("javascript").join(program), home.join(program))?;
+    let mut command = Command::new("node");
+    command.arg(home.join(program));
+    Ok(command)
 }
 
-pub(crate) fn go() -> Result<Command> {
+pub(crate) fn go(package: &str) -> Result<Command> {
     need("go")?;
-    let binary = home("go")?.join("orders");
+    let binary = home("go")?.join(if package == "." { "orders" } else { package });
     let mut build = Command::new("go");
     // Go keeps what it downloads and compiles in caches of its own; the sums are in go.sum.
-    build.args(["build", "-mod=readonly", "-buildvcs=false", "-o"]).arg(&binary).arg(".");
+    build.args(["build", "-mod=readonly", "-buildvcs=false", "-o"]).arg(&binary);
+    build.arg(format!("./{package}"));
     build.current_dir(source("go"));
     let mut ask = Command::new("go");
     ask.args(["list", "-m", "-versions", "github.com/jackc/pgx/v5"]).current_dir(source("go"));
@@ -69,9 +71,9 @@ pub(crate) fn go() -> Result<Command> {
     Ok(Command::new(binary))
 }
 
-pub(crate) fn rust() -> Command {
+pub(crate) fn rust(example: &str) -> Command {
     let mut program = Command::new(std::env::var_os("CARGO").unwrap_or("cargo".into()));
-    program.args(["run", "--quiet", "--package", "hence-examples", "--example", "transactions"]);
+    program.args(["run", "--quiet", "--package", "hence-examples", "--example", example]);
     program.arg("--target-dir").arg(target()).current_dir(source("rust"));
     program
 }
@@ -98,6 +100,9 @@ pub(crate) fn run(program: &mut Command, within: Duration) -> Result<String> {
 
 /// Installs packages, unless those of this very lock file are there from last time.
 fn install(language: &str, lock: &str, packages: impl FnOnce() -> Result<()>) -> Result<()> {
+    // Two programs of one language share them.
+    static ALONE: Mutex<()> = Mutex::new(());
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let installed = home(language)?.join("installed");
     let wanted = fs::read(source(language).join(lock))?;
     if fs::read(&installed).is_ok_and(|there| there == wanted) {

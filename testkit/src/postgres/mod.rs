@@ -35,9 +35,19 @@ impl Postgres {
 
     /// A private one, with these lines at the end of its `postgresql.conf`.
     pub fn start_with(settings: &[&str]) -> Result<Self> {
+        Postgres::start_with_files(settings, &[])
+    }
+
+    /// The same, with these files in its directory, which only the server can read.
+    pub fn start_with_files(settings: &[&str], files: &[(&str, &[u8])]) -> Result<Self> {
         let programs = programs()?;
         let own = Own::new("postgres", "postgres")?;
         make(&own, &programs, settings)?;
+        for (name, bytes) in files {
+            let path = own.home().join("data").join(name);
+            std::fs::write(&path, bytes).with_context(|| format!("writing {}", path.display()))?;
+            own.user.own(&path)?;
+        }
         start(&own, &programs)?;
         Ok(Postgres { place: Place::Own(own) })
     }
@@ -48,6 +58,18 @@ impl Postgres {
             Place::Given { url, .. } => url.clone(),
             Place::Own(own) => format!("postgres://postgres@127.0.0.1:{}/postgres", own.port),
         }
+    }
+
+    /// The same URL, at this server.
+    pub fn url_of(&self, url: &str) -> Result<String> {
+        let own = self.place.own("asked for its address")?;
+        Ok(sql::with_address(url, &format!("127.0.0.1:{}", own.port)))
+    }
+
+    /// The same URL, naming this server and another one.
+    pub fn url_with(&self, other: &Postgres, url: &str) -> Result<String> {
+        let (own, other) = (self.place.own("paired")?, other.place.own("paired")?);
+        Ok(sql::with_address(url, &format!("127.0.0.1:{},127.0.0.1:{}", own.port, other.port)))
     }
 
     /// The directory of its Unix socket, and the port that is part of the socket's name.

@@ -25,6 +25,7 @@ Examples:
   hence serve                                          on 127.0.0.1:7070, in ./hence-data
   hence serve --listen 127.0.0.1:0 --data /var/lib/hence
   hence serve --store postgres://hence@db/hence --require-tier durable
+  hence serve --store postgres://hence@db1,db2/hence   a primary and its standby
   hence serve --move-to postgres://hence@db/hence      to another store while work goes on
   hence serve --listen 0.0.0.0:7070 --token-file /etc/hence/token
   hence serve --config hence.toml --print-config       what is set, and where it was said
@@ -86,9 +87,15 @@ async fn serve_until_told(
     };
     let store = moving.clone().map_or(store, |moving| moving as Arc<dyn Store>);
     // Before anything can be asked for: a signal that comes early is not lost.
-    let stop = stop_on_signals(output.clone())?;
-    let server =
-        Server::start(config, store).await.map_err(|error| failure(&error, &config.store))?;
+    let mut stop = stop_on_signals(output.clone())?;
+    let server = tokio::select! {
+        biased;
+        started = Server::start(config, store) => {
+            started.map_err(|error| failure(&error, &config.store))?
+        }
+        // It stood by, and has nothing to hand over.
+        _ = &mut stop => return Ok(()),
+    };
     reach(Point::ServeReady);
     let address = server.local_addr();
     if let Some(file) = port_file {

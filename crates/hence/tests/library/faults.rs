@@ -333,6 +333,8 @@ impl Observer for Order {
             Event::CommitFailed { .. } => "failed",
             Event::Noticed(_) => "noticed",
             Event::StoreFull(_) => "full",
+            Event::StandingBy(Some(_)) => "standing by",
+            Event::StandingBy(None) => "taking over",
         });
     }
 }
@@ -357,4 +359,31 @@ async fn observers_see_facts_after_they_are_durable() {
         "committed", // finished
     ];
     assert_eq!(*order.0.lock().unwrap(), expected);
+}
+
+#[tokio::test]
+async fn whoever_stands_by_waits_for_a_store_that_is_away() {
+    use ErrorKind::{Fenced, Locked, Unavailable};
+    let told = vec!["standing by", "taking over"];
+    let rows = [
+        (vec![], Ok(vec![])),
+        (vec![Unavailable], Err(Unavailable)),
+        (vec![Locked], Ok(told.clone())),
+        (vec![Locked, Unavailable], Ok(told)),
+        (vec![Locked, Fenced], Err(Fenced)),
+    ];
+    for (refusals, expected) in rows {
+        let (store, order) = (scripted(), Arc::new(Order::default()));
+        store.refuse_shard(refusals.clone());
+        let builder = Builder::new(store as Arc<dyn Store>).observer(order.clone());
+        let started = match within(builder.start()).await {
+            Ok(hence) => {
+                hence.shutdown(std::time::Duration::ZERO).await;
+                Ok(order.0.lock().unwrap().clone())
+            }
+            Err(Error::Store(error)) => Err(error.kind()),
+            Err(other) => panic!("{refusals:?}: {other}"),
+        };
+        assert_eq!(started, expected, "{refusals:?}");
+    }
 }

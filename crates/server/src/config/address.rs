@@ -80,29 +80,28 @@ impl fmt::Debug for DatabaseUrl {
     }
 }
 
-/// The text as it may be shown.
+/// The text as it may be shown. A password may hold any character that somebody forgot to escape:
+/// whatever could belong to one is hidden.
 pub(super) fn without_password(text: &str) -> String {
-    let Some((scheme, rest)) = text.split_once("://") else { return text.to_owned() };
-    let (address, query) = match rest.split_once('?') {
-        Some((address, query)) => (address, Some(query)),
-        None => (rest, None),
-    };
-    // A password may hold any character that somebody forgot to escape.
-    let shown = match address.rsplit_once('@') {
-        Some((login, host)) => match login.split_once(':') {
-            Some((name, _)) => format!("{name}:***@{host}"),
-            None => format!("{login}@{host}"),
-        },
-        None => address.to_owned(),
-    };
-    let Some(query) = query else { return format!("{scheme}://{shown}") };
-    let hidden = |pair: &str| match pair.split_once('=') {
-        Some((name, _)) if name.eq_ignore_ascii_case("password") => format!("{name}=***"),
-        _ => pair.to_owned(),
-    };
-    let query: Vec<String> = query.split('&').map(hidden).collect();
-    format!("{scheme}://{shown}?{}", query.join("&"))
+    let start = text.find("://").map_or(0, |at| at + "://".len());
+    let (scheme, rest) = text.split_at(start);
+    let option = rest.to_ascii_lowercase().find(OPTION).map(|at| at + OPTION.len());
+    let login_end = rest.rfind('@').unwrap_or(0);
+    let colon = rest[..login_end].find(':').map(|at| at + 1);
+    if let Some(option) = option.filter(|option| *option <= login_end) {
+        // Of which of the two the `@` is a part, nobody knows.
+        let first = colon.map_or(option, |colon| colon.min(option));
+        return format!("{scheme}{}***", &rest[..first]);
+    }
+    let login = colon
+        .map_or_else(|| rest[..login_end].to_owned(), |colon| format!("{}***", &rest[..colon]));
+    let address = &rest[login_end..option.unwrap_or(rest.len())];
+    let value = if option.is_some() { "***" } else { "" };
+    format!("{scheme}{login}{address}{value}")
 }
+
+/// Where a password stands when it is an option; nothing behind it is shown.
+const OPTION: &str = "password=";
 
 #[cfg(test)]
 mod tests {
@@ -115,8 +114,13 @@ mod tests {
             ("embedded:/var/lib/hence", "/var/lib/hence"),
             ("postgres://hence@db/hence", "postgres://hence@db/hence"),
             ("postgresql://db/hence?schema=x", "postgresql://db/hence?schema=x"),
+            ("postgres://hence:secret@a:1,b:2/x", "postgres://hence:***@a:1,b:2/x"),
             ("mysql://hence:secret@db:3306/hence", "mysql://hence:***@db:3306/hence"),
+            ("mysql://hence:secret@a:1,b:2/hence", "mysql://hence:***@a:1,b:2/hence"),
             ("mariadb://a:s@c@r:et@db/h?password=secret", "mariadb://a:***@db/h?password=***"),
+            ("postgres://a:wh?er@e&t@db/h?schema=x", "postgres://a:***@db/h?schema=x"),
+            ("postgres://a@db/h?Password=s&cr@et@x", "postgres://a@db/h?Password=***"),
+            ("postgres://a:wh?password=@et@db/h", "postgres://a:***"),
         ];
         for (text, shown) in rows {
             let choice = StoreChoice::parse(text).unwrap_or_else(|problem| panic!("{problem}"));
@@ -130,9 +134,11 @@ mod tests {
         for text in ["", "hence-data", "redis://x", "postgres:/x", "embedded:"] {
             assert!(StoreChoice::parse(text).is_err(), "{text}");
         }
-        let problem = StoreChoice::parse("oracle://me:secret@db/x").unwrap_err();
-        assert!(problem.contains("postgres://ROLE@HOST/DATABASE"), "{problem}");
-        assert!(!problem.contains("secret"), "{problem}");
+        for text in ["oracle://me:secret@db/x", "postgres:/me:secret@db/x"] {
+            let problem = StoreChoice::parse(text).unwrap_err();
+            assert!(problem.contains("postgres://ROLE@HOST/DATABASE"), "{problem}");
+            assert!(!problem.contains("secret"), "{problem}");
+        }
     }
 
     #[test]

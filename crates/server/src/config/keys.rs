@@ -60,7 +60,8 @@ keys! {
         "Directory in which jobs are kept.";
     store "HENCE_STORE" "" false
         "Where jobs are kept instead: `embedded:PATH`, `postgres://ROLE@HOST/DATABASE`, \
-         `mysql://USER@HOST/DATABASE`, or `memory:` to forget them at the end.";
+         `mysql://USER@HOST/DATABASE` (HOST can be several, with commas between), or `memory:` to \
+         forget them at the end.";
     move_to "HENCE_MOVE_TO" "" false
         "Where to move everything while work goes on; from the next start on, this is the store.";
     move_resume "HENCE_MOVE_RESUME" "false" false

@@ -1,10 +1,11 @@
 //! What reads the bytes of strangers, by name, for the fuzz targets. Nothing is asked of anybody:
 //! what was read is dropped, and a refusal is written out as it would be sent.
 
-use hence_core::id::{ScheduleId, Token};
+use hence_core::id::{LetterId, ScheduleId, Token};
 use hence_core::queue::QueueSettings;
 use hence_core::time::Timestamp;
 use hence_core::when::{Reading, Zone};
+use hence_store::Letter;
 use http::{HeaderMap, HeaderValue, Uri};
 
 use super::errors::Problem;
@@ -15,7 +16,7 @@ use super::types::lease::{AckIn, AcksIn, ExtendIn, LeaseIn, NackIn};
 use super::types::plan::PreviewIn;
 use super::types::queue::{SettingsEdit, SettingsIn};
 use super::types::schedule::ScheduleIn;
-use super::{body, cursor};
+use super::{body, cursor, letters};
 
 /// 2026-09-10T00:26:40Z.
 const NOW: Timestamp = Timestamp::from_millis(1_789_000_000_000);
@@ -27,6 +28,14 @@ const TICKS: usize = 20;
 pub fn job(bytes: &[u8]) {
     refused(read_job(bytes));
     refused(read_edit(bytes));
+}
+
+/// A letter that somebody wrote into the store.
+pub fn letter(bytes: &[u8]) {
+    let letter = Letter { id: LetterId(1), at: NOW, body: bytes.to_vec().into() };
+    if let Err(rejection) = letters::read(&letter, &Zone::UTC) {
+        drop(rejection.to_string());
+    }
 }
 
 /// The bodies about leases.

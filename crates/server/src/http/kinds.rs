@@ -90,6 +90,8 @@ kinds! {
         "resume the queue, or try again later";
     DRAINING SERVICE_UNAVAILABLE "draining" "the server is shutting down",
         "try again when it is back";
+    STANDING_BY SERVICE_UNAVAILABLE "standing-by" "the server does not take work yet",
+        "ask the server that works on the store, or try again";
     BUSY SERVICE_UNAVAILABLE "busy" "too many requests are waiting",
         "try again in a moment";
     UNAVAILABLE SERVICE_UNAVAILABLE "unavailable" "the server cannot answer now",

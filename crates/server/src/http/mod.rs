@@ -23,6 +23,7 @@ mod schedules;
 mod stats;
 mod submit;
 pub(crate) mod types;
+pub(crate) mod waiting;
 pub(crate) mod when;
 
 #[cfg(test)]

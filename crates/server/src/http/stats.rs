@@ -138,12 +138,13 @@ pub(crate) async fn live() -> Response {
     app::json(StatusCode::OK, &Health { status: "ok", store_full: None, schedules: None })
 }
 
-/// Whether the server takes requests; 503 while it is shutting down. Needs no token.
+/// Whether the server takes requests; 503 while it stands by or is shutting down. Needs no token.
 #[utoipa::path(
     get, path = "/ready", tag = "server", operation_id = "ready",
     responses(
         (status = 200, description = "It does", body = Health),
-        (status = 503, description = "It is shutting down", body = Health),
+        (status = 503, body = Health,
+            description = "It is shutting down. Or it stands by: then there is a problem document"),
     )
 )]
 pub(crate) async fn ready(State(app): State<App>) -> Response {
@@ -172,10 +173,15 @@ pub(crate) async fn ready(State(app): State<App>) -> Response {
     ))
 )]
 pub(crate) async fn metrics(State(app): State<App>) -> Result<Response, Problem> {
-    const MEDIA: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
     let text = app.metrics.render(
         &app.client.queues().await?,
         &app.client.check_schedules(limits::UNSOUND_SHOWN).await?,
     );
-    Ok(app::bytes(StatusCode::OK, HeaderValue::from_static(MEDIA), text.into()))
+    Ok(scraped(text))
+}
+
+/// The answer to a scrape.
+pub(crate) fn scraped(text: String) -> Response {
+    const MEDIA: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+    app::bytes(StatusCode::OK, HeaderValue::from_static(MEDIA), text.into())
 }

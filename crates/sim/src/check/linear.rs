@@ -182,11 +182,25 @@ impl Search<'_, '_, '_> {
                     continue;
                 }
                 let before = slot.by_itself(op.latest(), self.wall_min);
-                let after = before.into_iter().filter_map(|slot| slot.after(op));
-                open.extend(after.map(|slot| (done | 1 << at, slot)));
+                let mut after: Vec<Slot> =
+                    before.iter().filter_map(|slot| slot.after(op)).collect();
+                if self.may_hide(&before, op) {
+                    after.extend(before.into_iter().filter(|slot| slot.is_over()));
+                }
+                open.extend(after.into_iter().map(|slot| (done | 1 << at, slot)));
             }
         }
         false
+    }
+
+    /// Whether the call may have missed a job whose time was over and which was not swept yet: it
+    /// is there again once the clock is set back.
+    fn may_hide(&self, before: &[Slot], op: &Op<'_, '_>) -> bool {
+        let missed = |slot: &Slot| slot.is == Is::Absent && slot.after(op) == Some(*slot);
+        let earlier = |other: &Op<'_, '_>| {
+            other.call.asked > op.call.asked && other.call.asked_wall < op.call.asked_wall
+        };
+        before.iter().any(missed) && self.ops.iter().any(earlier)
     }
 }
 
@@ -200,11 +214,14 @@ impl Slot {
         let kept = self.retention_ms;
         let swept = t >= self.made.saturating_add(kept)
             || wall.saturating_sub(wall_min) >= i64::try_from(kept).unwrap_or(i64::MAX);
-        let over = all.last().is_some_and(|slot| !matches!(slot.is, Is::Absent | Is::Live));
-        if over && swept {
+        if swept && all.last().is_some_and(|slot| slot.is_over()) {
             all.push(Slot { is: Is::Absent, number: None, ..self });
         }
         all
+    }
+
+    fn is_over(self) -> bool {
+        !matches!(self.is, Is::Absent | Is::Live)
     }
 
     fn may_have_begun(self, wall: i64) -> bool {

@@ -289,14 +289,13 @@ impl State {
         let next = self.astray.next.take_if(|(name, _)| path.to_string_lossy().contains(&*name));
         let end = offset + bytes.len();
         self.astray.last.insert(inode, (self.changes, path.to_owned(), offset..end));
-        let Some((_, dice)) = next else {
-            let range = (inode, offset)..(inode, end);
-            let covered: Vec<_> = self.astray.wrong.range(range).map(|(at, _)| *at).collect();
-            for at in covered {
-                self.astray.wrong.remove(&at);
-            }
-            return self.inodes[inode].write(bytes, offset);
-        };
+        // Whatever these bytes should have been before, they are something else from now on.
+        let range = (inode, offset)..(inode, end);
+        let covered: Vec<_> = self.astray.wrong.range(range).map(|(at, _)| *at).collect();
+        for at in covered {
+            self.astray.wrong.remove(&at);
+        }
+        let Some((_, dice)) = next else { return self.inodes[inode].write(bytes, offset) };
         self.astray.count += 1;
         let length = self.inodes[inode].now.len().max(end);
         self.inodes[inode].now.resize(length, 0);

@@ -9,6 +9,7 @@ use mysql_async::Row;
 use super::session::column;
 use crate::draft::{Grant, LeaseRow};
 use crate::fold::CommitRow;
+use crate::front::Fronts;
 use crate::leases::LeaseColumns;
 use crate::rows::{Stamp, number_column, number_of};
 
@@ -36,6 +37,28 @@ pub(super) fn pairs_json<'a>(
     let rows: Vec<(&str, String)> =
         pairs.into_iter().map(|(name, value)| (name, hex(value))).collect();
     json(&rows)
+}
+
+/// Where queues begin, as JSON; none for none.
+pub(super) fn fronts_json(fronts: &Fronts) -> Option<String> {
+    let rows: Vec<(&str, i64)> =
+        fronts.iter().map(|(queue, front)| (queue.as_str(), front.as_millis())).collect();
+    json(&rows)
+}
+
+/// Reads where queues begin.
+pub(super) fn fronts(
+    shard: ShardId,
+    stamp: Stamp,
+    text: Option<Vec<u8>>,
+) -> Result<Fronts, StoreError> {
+    let Some(text) = text else { return Ok(Fronts::default()) };
+    let rows: Option<Vec<(String, i64)>> = serde_json::from_slice(&text).ok();
+    let read = |(queue, front): (String, i64)| {
+        Some((QueueName::new(&queue).ok()?, Timestamp::from_millis(front)))
+    };
+    let rows = rows.and_then(|rows| rows.into_iter().map(read).collect());
+    rows.ok_or_else(|| damaged(shard, stamp, "its fronts"))
 }
 
 /// Reads a row.
@@ -159,6 +182,12 @@ mod tests {
         assert_eq!(leases(ShardId(3), Stamp(1), Some(text.into_bytes())).unwrap(), rows);
         assert_eq!(leases_json(&[]), None);
         assert!(leases(ShardId(3), Stamp(1), None).unwrap().is_empty());
+        let queue = |name: &str| QueueName::new(name).unwrap();
+        let fronts = [(queue("a"), Timestamp::MAX), (queue("b.c"), Timestamp::from_millis(-7))];
+        let fronts = Fronts::from(fronts);
+        let text = fronts_json(&fronts).unwrap();
+        assert_eq!(super::fronts(ShardId(3), Stamp(1), Some(text.into_bytes())).unwrap(), fronts);
+        assert_eq!(fronts_json(&Fronts::default()), None);
         let all: Vec<u8> = (0..=255).collect();
         let text = pairs_json([("a", all.as_slice()), ("b", &[])]).unwrap();
         let back =
@@ -174,6 +203,7 @@ mod tests {
             assert_eq!(error.kind(), ErrorKind::Corrupt);
             assert!(error.to_string().contains("row (shard 2, stamp 9)"), "{error}");
             assert!(leases(ShardId(2), Stamp(9), Some(bad.into())).is_err(), "{bad}");
+            assert!(fronts(ShardId(2), Stamp(9), Some(bad.into())).is_err(), "{bad}");
         }
     }
 }

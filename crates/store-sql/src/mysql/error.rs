@@ -46,11 +46,12 @@ fn kind_of_driver(error: &mysql_async::DriverError) -> ErrorKind {
 const FULL: [u16; 4] = [1021, 1114, 1041, 1857];
 
 /// Codes of trouble that passes.
-const PASSES: [u16; 30] = [
+const PASSES: [u16; 33] = [
     1020, // a row has changed since it was read
     1037, // out of memory
     1038, // out of sort memory
     1040, // too many connections
+    1047, // the node is not part of its cluster at present
     1053, // the server is shutting down
     1062, // two did the same at once
     1077, // it shuts down normally
@@ -67,6 +68,8 @@ const PASSES: [u16; 30] = [
     1290, // it is read only: its primary will be back
     1317, // interrupted
     1412, // the table was changed since the snapshot
+    1507, // a partition is gone: another node has dropped it
+    1517, // a partition is there: another node has made it
     1526, // a partition is missing: another node may make it
     1615, // prepare it again
     1836, // it is read only
@@ -78,6 +81,11 @@ const PASSES: [u16; 30] = [
 
 /// Codes of damage.
 const DAMAGE: [u16; 6] = [1034, 1194, 1195, 1459, 1712, 1877];
+
+/// Whether the work can be done, but by another server.
+pub(super) fn is_elsewhere(code: u16) -> bool {
+    matches!(code, 1047 | 1053 | 1290 | 1836)
+}
 
 fn kind_of(code: u16, message: &str) -> ErrorKind {
     // What the storage engine or the file system said comes in the message only.
@@ -102,6 +110,7 @@ fn help_for(code: u16) -> &'static str {
         1054 | 1146 => "; the tables are not those of this version: run its migrations",
         1665 => "; set binlog_format to ROW or MIXED",
         1153 => "; set max_allowed_packet to 16M or more",
+        1047 => "; the address should name all nodes of the cluster",
         1290 | 1836 => "; the address must lead to the primary",
         _ => "",
     }
@@ -116,6 +125,8 @@ mod tests {
         let rows = [
             (1205, "Lock wait timeout exceeded", ErrorKind::Unavailable),
             (1213, "Deadlock found", ErrorKind::Unavailable),
+            (1047, "WSREP has not yet prepared node", ErrorKind::Unavailable),
+            (1517, "Duplicate partition name s7", ErrorKind::Unavailable),
             (1040, "Too many connections", ErrorKind::Unavailable),
             (1290, "running with the --read-only option", ErrorKind::Unavailable),
             (1114, "The table 'jobs' is full", ErrorKind::Full),

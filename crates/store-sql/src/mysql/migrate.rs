@@ -2,15 +2,17 @@
 //! middle, so each is written such that it can be run again.
 
 use hence_store::{ErrorKind, StoreError};
+use mysql_async::prelude::FromValue;
 
-use super::session::{Session, column};
+use super::error::unreadable;
+use super::session::{Cluster, Session, column};
 use super::shared::Tables;
 use super::text::Text;
 use crate::limits::CALL_SECS_MAX;
 use crate::migrate::{Applied, Direction, Migration, Step, checksum, plan};
 
 /// Every migration there is.
-pub(super) const MIGRATIONS: [Migration; 3] = [
+pub(super) const MIGRATIONS: [Migration; 5] = [
     Migration {
         version: 1,
         name: "tables",
@@ -29,6 +31,18 @@ pub(super) const MIGRATIONS: [Migration; 3] = [
         up: include_str!("migrations/0003_letters.up.sql"),
         down: include_str!("migrations/0003_letters.down.sql"),
     },
+    Migration {
+        version: 4,
+        name: "writes",
+        up: include_str!("migrations/0004_writes.up.sql"),
+        down: include_str!("migrations/0004_writes.down.sql"),
+    },
+    Migration {
+        version: 5,
+        name: "fronts",
+        up: include_str!("migrations/0005_fronts.up.sql"),
+        down: include_str!("migrations/0005_fronts.down.sql"),
+    },
 ];
 
 const WHAT: &str = "migrate the tables";
@@ -42,13 +56,11 @@ pub(super) async fn applied(
         "SELECT COUNT(*) FROM information_schema.TABLES \
          WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = '@migrations'",
     );
-    let mut sets = session.ask(WHAT, &exists).await?;
-    let row = sets.first_mut().and_then(|rows| rows.first_mut());
-    let count: i64 = row.map_or(Ok(0), |row| column(WHAT, row, 0))?;
-    if count == 0 {
+    if ask_one::<i64>(session, &exists).await? != Some(1) {
         return Ok(Vec::new());
     }
-    let sql = tables.text("SELECT version, checksum FROM @migrations ORDER BY version");
+    let sql =
+        tables.text("SELECT version, checksum FROM @migrations WHERE version > 0 ORDER BY version");
     let rows = session.ask(WHAT, &sql).await?.into_iter().flatten();
     let read = |mut row| {
         Ok(Applied { version: column(WHAT, &mut row, 0)?, checksum: column(WHAT, &mut row, 1)? })
@@ -67,24 +79,67 @@ pub(super) async fn migrate(
         return Ok(Vec::new());
     }
     lock(session, tables).await?;
-    let done = run(session, tables, to).await;
+    let done = match session.cluster() {
+        Cluster::None => run(session, tables, to).await,
+        Cluster::Galera => run_alone(session, tables, to).await,
+    };
     // The lock goes with the connection, when this fails.
     let released = session.run(WHAT, &tables.text("SELECT RELEASE_LOCK('@migrate')")).await;
     done.and_then(|steps| released.map(|()| steps))
 }
 
-/// One process at a time.
+/// One process at a time, of those that use the same server.
 async fn lock(session: &mut Session, tables: &Tables) -> Result<(), StoreError> {
     let wait = CALL_SECS_MAX / 2;
     let sql = tables.text(&format!("SELECT GET_LOCK('@migrate', {wait})"));
-    let mut sets = session.ask(WHAT, &sql).await?;
-    let row = sets.first_mut().and_then(|rows| rows.first_mut());
-    let got: Option<i64> = row.map_or(Ok(None), |row| column(WHAT, row, 0))?;
-    if got == Some(1) {
+    if ask_one::<Option<i64>>(session, &sql).await? == Some(Some(1)) {
         return Ok(());
     }
     let message = format!("{WHAT}: another process has been at it for {wait} seconds");
     Err(StoreError::new(ErrorKind::Unavailable, message))
+}
+
+/// One process at a time in a whole cluster, where a lock is known to one node only. A node on
+/// which a view is made waits for ever when a table beneath it is changed on another at the same
+/// time. So there is a row that one of them has; it is good for as long as a call may take.
+async fn run_alone(
+    session: &mut Session,
+    tables: &Tables,
+    to: Option<u32>,
+) -> Result<Vec<Step>, StoreError> {
+    make_list(session, tables).await?;
+    let claimant: Option<String> = ask_one(session, &Text::new("SELECT UUID()")).await?;
+    let claimant = claimant.ok_or_else(|| unreadable(WHAT))?;
+    let mut claim = tables.text("INSERT INTO @migrations VALUES (0, 'claim', ");
+    claim.text(&claimant).raw(", NOW(3)) ON DUPLICATE KEY UPDATE checksum = IF(run_at < NOW(3) - ");
+    claim.raw(&format!("INTERVAL {CALL_SECS_MAX} SECOND, VALUES(checksum), checksum), "));
+    claim.raw("run_at = IF(checksum = VALUES(checksum), VALUES(run_at), run_at); ");
+    claim.raw(&tables.named("DO SLEEP(0.1); SELECT checksum FROM @migrations WHERE version = 0"));
+    loop {
+        match ask_one::<String>(session, &claim).await {
+            Ok(holder) if holder.as_deref() == Some(claimant.as_str()) => break,
+            Ok(_) => {}
+            // Two did it at once, and this one was taken back.
+            Err(error) if error.kind() == ErrorKind::Unavailable && !session.is_broken() => {}
+            Err(error) => return Err(error),
+        }
+    }
+    let done = run(session, tables, to).await;
+    let mut release = tables.text("DELETE FROM @migrations WHERE version = 0 AND checksum = ");
+    session.run(WHAT, release.text(&claimant)).await?;
+    done
+}
+
+async fn ask_one<T: FromValue>(session: &mut Session, sql: &Text) -> Result<Option<T>, StoreError> {
+    let row = session.ask(WHAT, sql).await?.into_iter().flatten().next();
+    row.map(|mut row| column(WHAT, &mut row, 0)).transpose()
+}
+
+async fn make_list(session: &mut Session, tables: &Tables) -> Result<(), StoreError> {
+    let list = "CREATE TABLE IF NOT EXISTS @migrations (version INT NOT NULL PRIMARY KEY, \
+                name VARCHAR(100) NOT NULL, checksum VARCHAR(64) CHARACTER SET ascii NOT NULL, \
+                run_at DATETIME(3) NOT NULL) ENGINE = InnoDB";
+    session.run(WHAT, &tables.text(list)).await
 }
 
 async fn run(
@@ -92,10 +147,7 @@ async fn run(
     tables: &Tables,
     to: Option<u32>,
 ) -> Result<Vec<Step>, StoreError> {
-    let list = "CREATE TABLE IF NOT EXISTS @migrations (version INT NOT NULL PRIMARY KEY, \
-                name VARCHAR(100) NOT NULL, checksum VARCHAR(64) CHARACTER SET ascii NOT NULL, \
-                run_at DATETIME(3) NOT NULL) ENGINE = InnoDB";
-    session.run(WHAT, &tables.text(list)).await?;
+    make_list(session, tables).await?;
     let steps = plan(&MIGRATIONS, &applied(session, tables).await?, to)?;
     for step in &steps {
         tracing::info!(version = step.version, name = step.name, "migrating the tables");

@@ -21,7 +21,7 @@ use hence_store::{
 use tokio::sync::{mpsc, oneshot};
 
 use self::schema::{Meta, Schema};
-use self::session::{Connector, Role, Session};
+use self::session::{Cluster, Connector, Role, Session};
 use self::shared::{Shared, Tables};
 use self::url::MySqlUrl;
 use self::write::Commit;
@@ -83,7 +83,7 @@ impl std::fmt::Debug for MySqlStore {
 }
 
 /// Opens the store behind `mysql://user@host/database?prefix=hence_`, and makes it when it is not
-/// there.
+/// there. Of several hosts, `host:3306,other:3306`, the first that can be used is.
 pub fn open(url: &str, options: &Options) -> BoxFuture<'static, Result<MySqlStore, StoreError>> {
     let (url, options) = (MySqlUrl::parse(url), options.clone());
     async move {
@@ -93,12 +93,11 @@ pub fn open(url: &str, options: &Options) -> BoxFuture<'static, Result<MySqlStor
         let connector = Connector::new(&url);
         let tables = Tables::new(url.prefix.clone());
         let preparing = prepare(connector.clone(), tables.clone(), options.clone());
-        let (meta, answers) = threads.run(preparing).await?;
+        let Prepared { meta, tier, notes } = threads.run(preparing).await?;
         let slots = Slots { width: meta.width, era: meta.era, ..options.slots };
         let shared = Arc::new(Shared::new(connector, url.readers, tables, slots));
         let (commits, waiting) = mpsc::channel(COMMITS_WAITING_MAX);
         threads.spawn(write::writer(Arc::clone(&shared), waiting));
-        let (tier, notes) = answers.judge();
         Ok(MySqlStore {
             shared,
             commits,
@@ -112,11 +111,18 @@ pub fn open(url: &str, options: &Options) -> BoxFuture<'static, Result<MySqlStor
     .boxed()
 }
 
+/// What is known when the tables are there.
+struct Prepared {
+    meta: Meta,
+    tier: Tier,
+    notes: Vec<String>,
+}
+
 async fn prepare(
     connector: Connector,
     tables: Tables,
     options: Options,
-) -> Result<(Meta, tier::Answers), StoreError> {
+) -> Result<Prepared, StoreError> {
     let mut session = connector.connect(Role::Writer).await?;
     let answers = tier::ask(&mut session).await?;
     if answers.packet_bytes_max < PACKET_BYTES_MIN {
@@ -130,8 +136,13 @@ async fn prepare(
     let Slots { width, era, .. } = options.slots;
     let wanted = Meta { shards: options.shards, width, era };
     let layout = Layout::at(options.now, &options.slots);
-    let mut schema = Schema { session: &mut session, tables: &tables };
-    Ok((schema.meta(wanted, &layout).await?, answers))
+    let meta = Schema { session: &mut session, tables: &tables }.meta(wanted, &layout).await?;
+    let nodes = match session.cluster() {
+        Cluster::None => Vec::new(),
+        Cluster::Galera => tier::ask_each(&connector).await,
+    };
+    let (tier, notes) = tier::judge(&answers, &nodes);
+    Ok(Prepared { meta, tier, notes })
 }
 
 /// Brings the tables to a version; the newest, without one. A dry run only gives the text.

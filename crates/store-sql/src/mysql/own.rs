@@ -3,6 +3,7 @@
 use hence_core::id::{Epoch, ShardId};
 use hence_core::time::{Millis, Timestamp};
 use hence_store::{ErrorKind, StoreError};
+use mysql_async::Row;
 
 use super::session::column;
 use super::shared::Shared;
@@ -13,6 +14,9 @@ use crate::rows::shown;
 /// What the store's clock showed when the statement began: whoever waited for a lock sees too
 /// early a time, which keeps a shard a little longer and never shorter.
 const NOW: &str = "CAST(UNIX_TIMESTAMP(NOW(3)) * 1000 AS SIGNED)";
+
+/// How often a question is asked.
+const TRIES_MAX: usize = 4;
 
 /// Takes a shard over. A commit that is under way ends first; the next one of the former owner is
 /// refused.
@@ -29,9 +33,7 @@ pub(super) async fn acquire(
     sql.number(number).raw(" AND kept_until <= ").raw(NOW);
     let answer = "; SELECT ROW_COUNT(), epoch, owner FROM @shards WHERE shard = ";
     sql.raw(&shared.tables.named(answer)).number(number).raw("; COMMIT");
-    let mut reader = shared.pool.get().await?;
-    let mut rows = reader.session.ask(WHAT, &sql).await?.into_iter().flatten();
-    shared.pool.give_back(reader);
+    let mut rows = ask(shared, WHAT, &sql).await?.into_iter().flatten();
     let refused = |kind, message| StoreError::new(kind, message);
     let missing = || refused(ErrorKind::Unsupported, format!("there is no {shard:?}"));
     let mut row = rows.next().ok_or_else(missing)?;
@@ -66,9 +68,7 @@ pub(super) async fn renew(
     let held = shared.tables.named("SELECT COUNT(*) FROM @shards WHERE shard = ");
     sql.raw("SELECT @now, (").raw(&held).number(i64::from(shard.0));
     sql.raw(" AND epoch = ").number(i64::from(epoch.0)).raw(" AND owner IS NOT NULL)");
-    let mut reader = shared.pool.get().await?;
-    let mut rows = reader.session.ask(WHAT, &sql).await?.into_iter().flatten();
-    shared.pool.give_back(reader);
+    let mut rows = ask(shared, WHAT, &sql).await?.into_iter().flatten();
     let mut row = rows.next().ok_or_else(|| super::error::unreadable(WHAT))?;
     if column::<i64>(WHAT, &mut row, 1)? == 0 {
         let message = format!("{WHAT}: {shard:?} is not held under {epoch:?} any more");
@@ -86,8 +86,23 @@ pub(super) async fn release(
     let head = "UPDATE @shards SET owner = NULL, kept_until = 0 WHERE shard = ";
     let mut sql = shared.tables.text(head);
     sql.number(i64::from(shard.0)).raw(" AND epoch = ").number(i64::from(epoch.0));
-    let mut reader = shared.pool.get().await?;
-    reader.session.run("release a shard", &sql).await?;
-    shared.pool.give_back(reader);
-    Ok(())
+    ask(shared, "release a shard", &sql).await.map(drop)
+}
+
+/// Asks, and again when the server takes it back: in a cluster, commits on another node get in the
+/// way.
+async fn ask(shared: &Shared, what: &'static str, sql: &Text) -> Result<Vec<Vec<Row>>, StoreError> {
+    let mut tries = 1;
+    loop {
+        let mut reader = shared.pool.get().await?;
+        match reader.session.ask(what, sql).await {
+            // The transaction ends with its connection, which is not given back.
+            Err(error) if error.kind() == ErrorKind::Unavailable && tries < TRIES_MAX => tries += 1,
+            Err(error) => return Err(error),
+            Ok(answer) => {
+                shared.pool.give_back(reader);
+                return Ok(answer);
+            }
+        }
+    }
 }

@@ -37,7 +37,7 @@ impl Pool {
         })?;
         let room = self.room.acquire().await.map_err(|_| refused("read: the store is closed"))?;
         drop(turn);
-        let idle = self.idle().pop();
+        let idle = self.take_idle();
         let session = match idle {
             Some(session) => session,
             None => self.connector.connect(Role::Reader).await?,
@@ -47,9 +47,16 @@ impl Pool {
 
     /// Nothing is under way on it: whoever comes next may use it.
     pub(super) fn give_back(&self, reader: Reader<'_>) {
-        if !reader.session.is_broken() {
+        if !reader.session.is_over() {
             self.idle().push(reader.session);
         }
+    }
+
+    /// An idle one; those that lead to a host that was left are closed.
+    fn take_idle(&self) -> Option<Session> {
+        let mut idle = self.idle();
+        idle.retain(|session| !session.is_over());
+        idle.pop()
     }
 
     /// Closes the idle ones: the server they led to is not there any more.

@@ -22,6 +22,7 @@ use super::shared::{Shared, Tables};
 use super::snapshot::{COUNTS, Found, Snapshot, Which};
 use super::text::Text;
 use crate::fold::{CommitRow, Folded};
+use crate::front::{Page, Tracker};
 use crate::limits::READ_AHEAD;
 use crate::names::name_hash;
 use crate::rows::{RowName, Stamp, number_column, read_finished};
@@ -39,10 +40,12 @@ pub(super) async fn due(
     after: Place,
     limit: usize,
 ) -> Result<Vec<LiveJob>, StoreError> {
+    let look = Look::begin(shared, shard);
     let mut snapshot = Snapshot::begin(shared, shard).await?;
     let mut found: Vec<LiveJob> = Vec::new();
-    let mut after = after;
-    for step in snapshot.layout.walk(after.due_at, Timestamp::MAX) {
+    let (begun, mut after) = (after, after);
+    let front = snapshot.fronts.get(queue).copied().unwrap_or(Timestamp::MIN);
+    for step in snapshot.layout.walk(after.due_at.max(front), Timestamp::MAX) {
         while found.len() < limit {
             let asked = (limit - found.len()).saturating_add(READ_AHEAD).min(ROWS_MAX);
             let (name, at) = (Some(queue.as_str()), Some((after, queue.as_str())));
@@ -57,9 +60,36 @@ pub(super) async fn due(
             }
         }
     }
+    let moment = snapshot.moment;
     snapshot.end().await?;
     found.truncate(limit);
+    let place = |live: &LiveJob| Place { due_at: live.progress.due_at, number: live.job.number };
+    let places = found.iter().map(place).collect();
+    look.found(moment, Page { queue, after: begun, places, more: found.len() >= limit });
     Ok(found)
+}
+
+/// A look at a queue, from which it is learnt where its jobs begin.
+struct Look<'a> {
+    shared: &'a Shared,
+    shard: ShardId,
+}
+
+impl<'a> Look<'a> {
+    fn begin(shared: &'a Shared, shard: ShardId) -> Self {
+        shared.waiting(shard, Tracker::begin);
+        Look { shared, shard }
+    }
+
+    fn found(self, moment: Stamp, page: Page<'_>) {
+        self.shared.waiting(self.shard, |known| known.take(moment, page));
+    }
+}
+
+impl Drop for Look<'_> {
+    fn drop(&mut self) {
+        self.shared.waiting(self.shard, Tracker::end);
+    }
 }
 
 pub(super) async fn get(

@@ -1,7 +1,9 @@
 //! What the store was made with, and the partitions that come and go.
 //!
 //! Whoever makes or drops partitions holds one lock of the whole store, so that several nodes can
-//! start at once.
+//! start at once. In a Galera cluster that lock is known to one node of it only, so nothing depends
+//! on it: what another node has made or dropped meanwhile is taken as it is, and only what can
+//! never be needed again is dropped, however old the knowledge about that is.
 
 use std::collections::BTreeSet;
 
@@ -46,8 +48,17 @@ impl Schema<'_> {
         }
         self.lock().await?;
         let made = self.make(wanted, layout).await;
+        if made.is_err() {
+            self.session.run("make the store", &Text::new("ROLLBACK")).await?;
+        }
         self.unlock().await?;
-        made
+        match made {
+            // In a cluster: another node was faster.
+            Err(error) if error.kind() == ErrorKind::Unavailable => {
+                self.read_meta().await?.ok_or(error)
+            }
+            made => made,
+        }
     }
 
     async fn make(&mut self, wanted: Meta, layout: &Layout) -> Result<Meta, StoreError> {
@@ -92,6 +103,21 @@ impl Schema<'_> {
 
     /// Makes what a layout needs and is not there.
     pub(super) async fn make_partitions(&mut self, layout: &Layout) -> Result<(), StoreError> {
+        let mut tries = 0;
+        loop {
+            tries += 1;
+            match self.make_missing(layout).await {
+                // Those who read a table keep it from being changed, or another node did it.
+                Err(error)
+                    if error.kind() == ErrorKind::Unavailable
+                        && tries < CHANGE_TRIES_MAX
+                        && !self.session.is_broken() => {}
+                ended => return ended,
+            }
+        }
+    }
+
+    async fn make_missing(&mut self, layout: &Layout) -> Result<(), StoreError> {
         let there = self.partitions().await?;
         let (first, last) = layout.slots();
         let slots = BY_SLOT.map(|table| (table, first..=last));
@@ -105,24 +131,9 @@ impl Schema<'_> {
             sql.list(missing, |sql, value| {
                 sql.raw("PARTITION s").number(value).raw(" VALUES IN (").number(value).raw(")");
             });
-            self.change("make partitions", sql.raw(")")).await?;
+            self.session.run("make partitions", sql.raw(")")).await?;
         }
         Ok(())
-    }
-
-    /// Changes a table, as soon as those who read it let that happen.
-    async fn change(&mut self, what: &'static str, sql: &Text) -> Result<(), StoreError> {
-        let mut tries = 0;
-        loop {
-            tries += 1;
-            match self.session.run(what, sql).await {
-                Err(error)
-                    if error.kind() == ErrorKind::Unavailable
-                        && tries < CHANGE_TRIES_MAX
-                        && !self.session.is_broken() => {}
-                ended => return ended,
-            }
-        }
     }
 
     /// Every partition: of which table, for which value.
@@ -150,14 +161,14 @@ impl Schema<'_> {
     pub(super) async fn drop_partitions(&mut self, width: Millis) -> Result<usize, StoreError> {
         const WHAT: &str = "read the shards";
         let sql = self.tables.text("SELECT near_from, era FROM @shards");
-        let (mut near_from, mut eras) = (Timestamp::MAX, BTreeSet::new());
+        let (mut near_from, mut oldest) = (Timestamp::MAX, i64::MAX);
         for mut row in self.session.ask(WHAT, &sql).await?.into_iter().flatten() {
             near_from = near_from.min(Timestamp::from_millis(column(WHAT, &mut row, 0)?));
-            eras.insert(column::<i64>(WHAT, &mut row, 1)?);
+            oldest = oldest.min(column::<i64>(WHAT, &mut row, 1)?);
         }
-        let newest = eras.last().copied().unwrap_or(i64::MAX);
+        // Both only ever grow.
         let over = |(table, value): &(String, i64)| match table.as_str() {
-            "commits" => *value < newest && *value != 0 && !eras.contains(value),
+            "commits" => *value != 0 && *value < oldest,
             _ => *value != 0 && start_of(value + 1, width) <= near_from,
         };
         let mut dropped = 0;

@@ -1,12 +1,14 @@
 //! One connection: how it is made, and how statements are sent over it.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use hence_store::{ErrorKind, StoreError};
 use mysql_async::prelude::{FromValue, Queryable};
-use mysql_async::{Conn, Error, Opts, Row};
+use mysql_async::{Conn, Error, Opts, OptsBuilder, Row};
 
-use super::error::{failed, unreadable};
+use super::error::{failed, is_elsewhere, unreadable};
 use super::text::Text;
 use super::url::MySqlUrl;
 use crate::limits::{
@@ -23,31 +25,73 @@ pub(super) enum Role {
     Reader,
 }
 
-/// How to connect.
+/// How to connect. All connections of a store lead to one host at a time: in a cluster, those that
+/// change the same row on two hosts would keep each other from it.
 #[derive(Clone, Debug)]
 pub(super) struct Connector {
-    opts: Opts,
+    hosts: Arc<[Opts]>,
+    /// Which of the hosts.
+    current: Arc<AtomicUsize>,
 }
 
 impl Connector {
     pub(super) fn new(url: &MySqlUrl) -> Self {
         let idle = Duration::from_secs(UNACKNOWLEDGED_SECS_MAX);
-        let opts = url.opts.clone().tcp_keepalive(Some(idle)).stmt_cache_size(0);
-        Connector { opts: opts.connect_attribute("program_name", "hence").into() }
+        let opts = |host: &OptsBuilder| {
+            let opts = host.clone().tcp_keepalive(Some(idle)).stmt_cache_size(0);
+            opts.connect_attribute("program_name", "hence").into()
+        };
+        Connector { hosts: url.hosts.iter().map(opts).collect(), current: Arc::default() }
     }
 
-    /// Makes a connection.
+    /// Makes a connection to the host in use, or to the next one that can be used.
     pub(super) async fn connect(&self, role: Role) -> Result<Session, StoreError> {
+        let first = self.current.load(Ordering::Acquire);
+        let mut tried = 0;
+        loop {
+            let host = (first + tried) % self.hosts.len();
+            tried += 1;
+            match self.connect_to(host, role).await {
+                Ok(session) => {
+                    self.current.store(host, Ordering::Release);
+                    return Ok(session);
+                }
+                Err(error)
+                    if error.kind() == ErrorKind::Unavailable && tried < self.hosts.len() =>
+                {
+                    tracing::warn!(%error, host = self.name(host), "trying the next host");
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// A connection to each host, or why there is none.
+    pub(super) async fn connect_to_each(&self) -> Vec<(String, Result<Session, StoreError>)> {
+        let mut sessions = Vec::new();
+        for host in 0..self.hosts.len() {
+            sessions.push((self.name(host), self.connect_to(host, Role::Reader).await));
+        }
+        sessions
+    }
+
+    async fn connect_to(&self, host: usize, role: Role) -> Result<Session, StoreError> {
         let within = Duration::from_secs(CONNECT_SECS_MAX);
-        let connecting = tokio::time::timeout(within, Conn::new(self.opts.clone()));
+        let connecting = tokio::time::timeout(within, Conn::new(self.hosts[host].clone()));
         let conn = connecting.await.map_err(|_| {
             let message = format!("connect to MySQL: no answer within {within:?}");
             StoreError::new(ErrorKind::Unavailable, message)
         })?;
         let conn = conn.map_err(failed("connect to MySQL"))?;
-        let mut session = Session { conn, broken: false };
-        session.run("set a session up", &Text::new(&settings(role))).await?;
+        let mut session =
+            Session { conn, host, connector: self.clone(), cluster: Cluster::None, broken: false };
+        session.set_up(role).await?;
         Ok(session)
+    }
+
+    fn name(&self, host: usize) -> String {
+        let opts = &self.hosts[host];
+        format!("{}:{}", opts.ip_or_hostname(), opts.tcp_port())
     }
 }
 
@@ -67,17 +111,71 @@ fn settings(role: Role) -> String {
     )
 }
 
+/// What the server is part of.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Cluster {
+    /// Nothing: a lock here is a lock.
+    None,
+    /// A Galera cluster: a lock is known to this node only. Of two transactions on two nodes that
+    /// *write* the same row, one is taken back; of what they only read or lock, nobody hears.
+    Galera,
+}
+
 /// A connection.
 #[derive(Debug)]
 pub(super) struct Session {
     conn: Conn,
+    host: usize,
+    connector: Connector,
+    cluster: Cluster,
     /// Something was under way when it was left: nobody knows what comes next.
     broken: bool,
 }
 
 impl Session {
+    async fn set_up(&mut self, role: Role) -> Result<(), StoreError> {
+        const WHAT: &str = "set a session up";
+        let sql = "SHOW SESSION VARIABLES WHERE Variable_name = 'wsrep_on'; \
+                   SHOW GLOBAL STATUS WHERE Variable_name = 'wsrep_ready'; ";
+        let mut sql = Text::new(sql);
+        let mut sets = self.ask(WHAT, sql.raw(&settings(role))).await?.into_iter();
+        let mut on = || {
+            let row = sets.next().unwrap_or_default().into_iter().next();
+            let value: Option<String> = row.map(|mut row| column(WHAT, &mut row, 1)).transpose()?;
+            Ok::<_, StoreError>(value.is_some_and(|value| value == "ON"))
+        };
+        let (cluster, ready) = (on()?, on()?);
+        if !cluster {
+            return Ok(());
+        }
+        if !ready {
+            let message = format!("{WHAT}: the node is not ready, or not part of the majority");
+            return Err(StoreError::new(ErrorKind::Unavailable, message));
+        }
+        self.cluster = Cluster::Galera;
+        // What was committed on another node may not be here yet: the first look waits for it. Who
+        // reads waits every time, who writes has written all that matters to it over this very
+        // connection.
+        let first = "SET SESSION wsrep_sync_wait = 1; SELECT 1";
+        self.run(WHAT, &Text::new(first)).await?;
+        match role {
+            Role::Writer => self.run(WHAT, &Text::new("SET SESSION wsrep_sync_wait = 0")).await,
+            Role::Reader => Ok(()),
+        }
+    }
+
+    /// Whether another connection must be made: this one cannot be used, or leads to a host that
+    /// the others have left.
+    pub(super) fn is_over(&self) -> bool {
+        self.broken || self.host != self.connector.current.load(Ordering::Acquire)
+    }
+
     pub(super) fn is_broken(&self) -> bool {
         self.broken
+    }
+
+    pub(super) fn cluster(&self) -> Cluster {
+        self.cluster
     }
 
     /// Sends statements whose answers do not matter, beside that there are no errors.
@@ -98,9 +196,21 @@ impl Session {
             let message = format!("{what}: no answer within {within:?}");
             StoreError::new(ErrorKind::Unavailable, message)
         })?;
-        // An error that the server gave is an answer; of what comes behind it nothing was run.
-        self.broken = !matches!(answer, Ok(_) | Err(Error::Server(_)));
+        match &answer {
+            Err(Error::Server(server)) if is_elsewhere(server.code) => self.leave(),
+            // An error that the server gave is an answer; of what comes behind it nothing was run.
+            Ok(_) | Err(Error::Server(_)) => self.broken = false,
+            Err(_) => {}
+        }
         answer.map_err(failed(what))
+    }
+
+    /// The next connections lead to the next host, unless they do already.
+    fn leave(&self) {
+        let next = (self.host + 1) % self.connector.hosts.len();
+        let (from, to) = (Ordering::AcqRel, Ordering::Acquire);
+        // Somebody else has left it before.
+        let _ = self.connector.current.compare_exchange(self.host, next, from, to);
     }
 }
 

@@ -9,9 +9,11 @@ use hence_core::time::Timestamp;
 use hence_store::{ErrorKind, Pressure, StoreError};
 use mysql_async::Row;
 
+use super::commit_row;
 use super::pool::Pool;
 use super::session::{Connector, column};
 use super::text::Text;
+use crate::front::{Fronts, Tracker};
 use crate::leases::LeaseLog;
 use crate::names::SqlName;
 use crate::rows::Stamp;
@@ -37,6 +39,7 @@ pub(super) struct Tables {
 struct Known {
     swept_until: Option<Timestamp>,
     log: Option<Arc<EraLog>>,
+    waiting: Tracker,
 }
 
 /// The leases of one era.
@@ -46,13 +49,14 @@ pub(super) struct EraLog {
 }
 
 /// A shard as its rows say.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct ShardRow {
     pub(super) epoch: i64,
     pub(super) owned: bool,
     pub(super) layout: Layout,
     pub(super) last: Stamp,
     pub(super) swept_until: Timestamp,
+    pub(super) fronts: Fronts,
 }
 
 /// How a shard is read.
@@ -115,6 +119,13 @@ impl Shared {
             .text("SELECT 1 FROM @commits c, @jobs j, @gone g, @history h WHERE FALSE FOR UPDATE; ")
     }
 
+    /// Changes the row of a shard, for those who write it on another node of a cluster.
+    pub(super) fn mark_sql(&self, shard: ShardId) -> Text {
+        let mut text = self.tables.text("UPDATE @shards SET writes = writes + 1 WHERE shard = ");
+        text.number(i64::from(shard.0));
+        text
+    }
+
     /// Two statements: the row of a shard, and the last row of its commits.
     pub(super) fn shard_sql(&self, shard: ShardId, lock: Lock) -> Text {
         let mut text = self.tables.text(
@@ -125,7 +136,7 @@ impl Shared {
         if lock == Lock::Exclusive {
             text.raw(" FOR UPDATE");
         }
-        let last = "; SELECT stamp, swept_until FROM @commits WHERE shard = ";
+        let last = "; SELECT stamp, swept_until, fronts FROM @commits WHERE shard = ";
         text.raw(&self.tables.named(last)).number(i64::from(shard.0));
         text.raw(" ORDER BY stamp DESC LIMIT 1");
         text
@@ -143,9 +154,11 @@ impl Shared {
             return Err(StoreError::new(ErrorKind::Unsupported, format!("there is no {shard:?}")));
         };
         let (mut stamp, mut swept) = (Stamp::default(), Timestamp::MIN);
+        let mut fronts = Fronts::default();
         for mut row in last {
             stamp = Stamp(column(WHAT, &mut row, 0)?);
             swept = Timestamp::from_millis(column(WHAT, &mut row, 1)?);
+            fronts = commit_row::fronts(shard, stamp, column(WHAT, &mut row, 2)?)?;
         }
         let layout = Layout {
             width: self.slots.width,
@@ -160,6 +173,7 @@ impl Shared {
             layout,
             last: stamp,
             swept_until: self.swept_until(shard),
+            fronts,
         })
     }
 
@@ -171,6 +185,11 @@ impl Shared {
     /// What was to be kept until `now` is gone; written with the next commit.
     pub(super) fn sweep_to(&self, shard: ShardId, now: Timestamp) {
         self.known(shard, |known| known.swept_until = known.swept_until.max(Some(now)));
+    }
+
+    /// What is known of the waiting jobs of a shard.
+    pub(super) fn waiting<T>(&self, shard: ShardId, look: impl FnOnce(&mut Tracker) -> T) -> T {
+        self.known(shard, |known| look(&mut known.waiting))
     }
 
     /// The leases that were read last.

@@ -14,8 +14,9 @@ use mysql_async::Row;
 use super::commit_row;
 use super::pool::Reader;
 use super::session::column;
-use super::shared::{EraLog, Lock, Shared};
+use super::shared::{EraLog, Lock, ShardRow, Shared};
 use super::text::Text;
+use crate::front::Fronts;
 use crate::rows::{RowName, Stamp, number_column, read_live};
 use crate::slots::{ELSEWHERE, Layout, Step};
 
@@ -40,6 +41,7 @@ pub(super) struct Snapshot<'a> {
     /// The last commit in view.
     pub(super) moment: Stamp,
     pub(super) swept_until: Timestamp,
+    pub(super) fronts: Fronts,
     leases: Arc<EraLog>,
     reader: Reader<'a>,
 }
@@ -93,8 +95,8 @@ impl<'a> Snapshot<'a> {
         };
         add_leases(&leases, shard, rows, row.last)?;
         shared.keep_log(shard, &leases);
-        let (layout, moment, swept_until) = (row.layout, row.last, row.swept_until);
-        Ok(Snapshot { shared, shard, layout, moment, swept_until, leases, reader })
+        let ShardRow { layout, last: moment, swept_until, fronts, .. } = row;
+        Ok(Snapshot { shared, shard, layout, moment, swept_until, fronts, leases, reader })
     }
 
     /// Looks no more.

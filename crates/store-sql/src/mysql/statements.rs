@@ -4,11 +4,12 @@ use hence_core::id::JobNumber;
 use hence_core::job::{Job, Outcome};
 use hence_core::time::Timestamp;
 
-use super::commit_row::{leases_json, pairs_json};
+use super::commit_row::{fronts_json, leases_json, pairs_json};
 use super::letters;
 use super::shared::{ShardRow, Tables};
 use super::text::{Packets, Text};
 use crate::draft::{Attempts, Draft, Forgotten, LeaseRow};
+use crate::front::Fronts;
 use crate::names::name_hash;
 use crate::rows::{AttemptRow, FinishedRow, JobRow, Stamp, number_column, shown, target_text};
 use crate::slots::{ELSEWHERE, Layout};
@@ -35,9 +36,10 @@ pub(super) struct CommitValues<'a> {
     pub(super) counts: Vec<(&'a str, &'a [u8])>,
     pub(super) advanced: Vec<(&'a str, &'a [u8])>,
     pub(super) leases: &'a [LeaseRow],
+    pub(super) fronts: &'a Fronts,
 }
 
-/// Adds what writes this draft to a shard that is locked.
+/// Adds what writes this draft to a shard that is locked, whose fronts are those after it.
 pub(super) fn add(packets: &mut Packets, tables: &Tables, draft: &Draft, held: &ShardRow) {
     let writing = Writing { tables, draft, held };
     writing.forget(packets);
@@ -58,6 +60,7 @@ pub(super) fn add(packets: &mut Packets, tables: &Tables, draft: &Draft, held: &
         counts: draft.counts.iter().map(|(name, it)| (name.as_str(), it.as_slice())).collect(),
         advanced: draft.advanced.iter().map(|(id, it)| (id.as_str(), it.as_slice())).collect(),
         leases: &draft.leases,
+        fronts: &held.fronts,
     };
     packets.add(&commit(tables, row));
 }
@@ -65,11 +68,12 @@ pub(super) fn add(packets: &mut Packets, tables: &Tables, draft: &Draft, held: &
 /// Adds the row of a commit.
 pub(super) fn commit(tables: &Tables, row: CommitValues<'_>) -> Text {
     let head = "INSERT INTO @commits (era, shard, stamp, next_number, swept_until, counts, \
-                advanced, leases) VALUES (";
+                advanced, leases, fronts) VALUES (";
     let mut sql = tables.text(head);
     sql.number(row.era).raw(", ").number(i64::from(row.shard)).raw(", ").number(row.stamp.0);
     sql.raw(", ").number(number_column(row.next_number)).raw(", ").time(row.swept_until);
-    for json in [pairs_json(row.counts), pairs_json(row.advanced), leases_json(row.leases)] {
+    let lists = [pairs_json(row.counts), pairs_json(row.advanced), leases_json(row.leases)];
+    for json in lists.into_iter().chain([fronts_json(row.fronts)]) {
         sql.raw(", ").or_null(json.as_deref(), Text::text);
     }
     sql.raw(")");

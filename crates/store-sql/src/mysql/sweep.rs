@@ -12,7 +12,7 @@ use hence_core::time::Timestamp;
 use hence_store::{ErrorKind, StoreError};
 use mysql_async::Row;
 
-use super::session::{Session, column};
+use super::session::{Cluster, Session, column};
 use super::shared::{Lock, Shared};
 use super::text::Text;
 use super::turn;
@@ -83,6 +83,9 @@ async fn delete(
                 sql.number(*number);
             });
             sql.raw("); ");
+        }
+        if session.cluster() == Cluster::Galera {
+            sql.append(&shared.mark_sql(shard)).raw("; ");
         }
     }
     session.run(WHAT, sql.raw("COMMIT")).await?;

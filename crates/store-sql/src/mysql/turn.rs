@@ -14,7 +14,7 @@ use std::collections::HashMap;
 
 use hence_core::change::Place;
 use hence_core::id::{QueueName, ShardId};
-use hence_core::time::Timestamp;
+use hence_core::time::{Millis, Timestamp};
 use hence_store::{ErrorKind, StoreError};
 use mysql_async::Row;
 
@@ -22,7 +22,7 @@ use super::letters;
 use super::read::{commit_rows, commits_sql};
 use super::schema::Schema;
 use super::session::{Session, column};
-use super::shared::{Lock, Shared};
+use super::shared::{Lock, ShardRow, Shared};
 use super::snapshot::{COUNTS, PLACES_MAX, at_places};
 use super::statements::{self, CommitValues, JOB_COLUMNS};
 use super::sweep::BEGIN;
@@ -31,7 +31,7 @@ use crate::draft::{Grant, LeaseRow};
 use crate::fold::Folded;
 use crate::limits::{CARRY_ROWS_MAX, PROGRESS_CARRIED_MAX};
 use crate::rows::{Stamp, number_of};
-use crate::slots::Layout;
+use crate::slots::{Layout, slot_of};
 
 const WHAT: &str = "turn an era";
 
@@ -121,11 +121,11 @@ impl Turn<'_> {
         sql.append(&self.shared.share_sql());
         sql.append(&self.shared.shard_sql(self.shard, Lock::Exclusive));
         let mut sets = self.session.ask(WHAT, &sql).await?.into_iter().skip(3);
-        let layout = self.shared.shard_row(self.shard, &mut sets)?.layout;
+        let row = self.shared.shard_row(self.shard, &mut sets)?;
         let done = match step {
-            Step::Carry => self.carry(&layout).await,
-            Step::Open => self.open(&layout).await,
-            Step::Fold => self.fold(&layout).await,
+            Step::Carry => self.carry(&row.layout).await,
+            Step::Open => self.open(&row.layout).await,
+            Step::Fold => self.fold(&row).await,
         }?;
         self.session.run(WHAT, &Text::new("COMMIT")).await?;
         Ok(done)
@@ -138,7 +138,8 @@ impl Turn<'_> {
             self.jump(layout).await?;
             return Ok(true);
         }
-        let (first, last) = layout.slots();
+        let (first, _) = layout.slots();
+        let last = slot_of(target.minus(Millis::new(1)), layout.width);
         let (shard, from) = (self.shard.0, layout.near_from.as_millis());
         let near = format!(
             "FROM @jobs j WHERE j.slot BETWEEN {first} AND {last} AND j.shard = {shard} \
@@ -196,7 +197,10 @@ impl Turn<'_> {
 
     /// Up to which due time rows are moved now: the target, or where enough are moved.
     async fn chunk(&mut self, rows: &str, from: i64, target: i64) -> Result<i64, StoreError> {
-        let sql = format!("SELECT j.due_at {rows} ORDER BY j.due_at LIMIT {CARRY_ROWS_MAX}, 1");
+        let sql = format!(
+            "SELECT j.due_at {rows} AND j.due_at < {target} ORDER BY j.due_at \
+             LIMIT {CARRY_ROWS_MAX}, 1"
+        );
         let found = self.ask(&sql).await?.into_iter().next();
         let Some(mut row) = found else { return Ok(target) };
         let due_at: i64 = column(WHAT, &mut row, 0)?;
@@ -229,13 +233,13 @@ impl Turn<'_> {
     }
 
     /// Folds the commits of the era into the first row of the next.
-    async fn fold(&mut self, layout: &Layout) -> Result<bool, StoreError> {
-        if layout.era >= self.target.era {
+    async fn fold(&mut self, row: &ShardRow) -> Result<bool, StoreError> {
+        if row.layout.era >= self.target.era {
             return Ok(true);
         }
-        let folded = self.read_on(layout, self.before.clone()).await?;
+        let folded = self.read_on(&row.layout, self.before.clone()).await?;
         if let Some(last) = folded.last {
-            self.write_fold(layout, folded, last).await?;
+            self.write_fold(row, folded, last).await?;
         }
         let (era, shard) = (self.target.era, self.shard.0);
         self.run(&format!("UPDATE @shards SET era = {era} WHERE shard = {shard}")).await?;
@@ -244,7 +248,7 @@ impl Turn<'_> {
 
     async fn write_fold(
         &mut self,
-        layout: &Layout,
+        row: &ShardRow,
         mut folded: Folded,
         last: Stamp,
     ) -> Result<(), StoreError> {
@@ -253,8 +257,8 @@ impl Turn<'_> {
             self.write_progress(&folded, last).await?;
             folded.advanced.clear();
         }
-        let leases = self.live_leases(layout, &folded, last).await?;
-        let row = CommitValues {
+        let leases = self.live_leases(&row.layout, &folded, last).await?;
+        let values = CommitValues {
             era: self.target.era,
             shard: self.shard.0,
             stamp: last,
@@ -263,8 +267,9 @@ impl Turn<'_> {
             counts: folded.counts.iter().map(|(name, it)| (name.as_str(), &it[..])).collect(),
             advanced: folded.advanced.iter().map(|(id, it)| (id.as_str(), &it.1[..])).collect(),
             leases: &leases,
+            fronts: &row.fronts,
         };
-        self.session.run(WHAT, &statements::commit(&self.shared.tables, row)).await
+        self.session.run(WHAT, &statements::commit(&self.shared.tables, values)).await
     }
 
     /// What a schedule came to before it was put again is over: folded, it would look newer.

@@ -5,13 +5,14 @@ use std::path::PathBuf;
 use hence_store::{ErrorKind, StoreError};
 use mysql_async::{Opts, OptsBuilder, SslOpts};
 
-use crate::limits::{READERS_DEFAULT, READERS_MAX};
+use crate::limits::{HOSTS_MAX, READERS_DEFAULT, READERS_MAX};
 use crate::names::SqlName;
 
-/// `mysql://user:password@host:3306/database?prefix=hence_&readers=4`
+/// `mysql://user:password@host:3306,other:3306/database?prefix=hence_&readers=4`
 #[derive(Clone, Debug)]
 pub(super) struct MySqlUrl {
-    pub(super) opts: OptsBuilder,
+    /// How to connect to each host, in the order in which they are tried.
+    pub(super) hosts: Vec<OptsBuilder>,
     pub(super) prefix: SqlName,
     pub(super) readers: usize,
 }
@@ -38,26 +39,43 @@ impl MySqlUrl {
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
             parts.take(pair)?;
         }
-        // MariaDB speaks the same protocol, and people call it by its name.
-        let address = address.strip_prefix("mariadb://").map(|rest| format!("mysql://{rest}"));
-        let address = address.unwrap_or_else(|| url.split('?').next().unwrap_or(url).to_owned());
-        let opts = Opts::from_url(&address).map_err(|_| {
-            refused("store URL: cannot be read; write mysql://user@host:3306/database")
-        })?;
-        if opts.db_name().is_none_or(str::is_empty) {
-            let problem = "store URL: names no database; write mysql://user@host:3306/database";
-            return Err(refused(problem));
-        }
-        let tls = parts.tls.unwrap_or_else(|| default_tls(&opts));
+        let hosts = each_host(address)?;
+        let tls = parts.tls.unwrap_or_else(|| default_tls(&hosts));
         let ssl = (tls == Tls::Always).then(|| ssl_opts(parts.root_certificates));
         // By the way that was asked for: the library would look for a socket of its own accord.
-        let opts = OptsBuilder::from_opts(opts).prefer_socket(false).ssl_opts(ssl);
+        let set_up = |opts| OptsBuilder::from_opts(opts).prefer_socket(false).tcp_nodelay(true);
         Ok(MySqlUrl {
-            opts: opts.tcp_nodelay(true),
+            hosts: hosts.into_iter().map(|opts| set_up(opts).ssl_opts(ssl.clone())).collect(),
             prefix: parts.prefix.map_or_else(|| SqlName::new("prefix", "hence_"), Ok)?,
             readers: parts.readers.unwrap_or(READERS_DEFAULT),
         })
     }
+}
+
+/// The address of each host, without a query.
+fn each_host(address: &str) -> Result<Vec<Opts>, StoreError> {
+    const FORM: &str = "write mysql://user@host:3306/database, or several hosts with commas \
+                        between";
+    let (_, rest) = address.split_once("://").unwrap_or_default();
+    let (authority, database) = rest.split_once('/').unwrap_or((rest, ""));
+    if database.is_empty() {
+        return Err(refused(&format!("store URL: names no database; {FORM}")));
+    }
+    let (login, hosts) = match authority.rsplit_once('@') {
+        Some((login, hosts)) => (format!("{login}@"), hosts),
+        None => (String::new(), authority),
+    };
+    if hosts.split(',').count() > HOSTS_MAX {
+        return Err(refused(&format!("store URL: names more than {HOSTS_MAX} hosts")));
+    }
+    // MariaDB speaks the same protocol, and people call it by its name.
+    let read = |host: &str| Opts::from_url(&format!("mysql://{login}{host}/{database}"));
+    let unreadable = || refused(&format!("store URL: cannot be read; {FORM}"));
+    let read = |host: &str| match host {
+        "" => Err(unreadable()),
+        host => read(host).map_err(|_| unreadable()),
+    };
+    hosts.split(',').map(read).collect()
 }
 
 impl Parts {
@@ -92,9 +110,9 @@ impl Parts {
 }
 
 /// Without a word about it: in the clear on this machine, by TLS to any other.
-fn default_tls(opts: &Opts) -> Tls {
-    let near = ["localhost", "127.0.0.1", "::1"].contains(&opts.ip_or_hostname());
-    if near { Tls::Never } else { Tls::Always }
+fn default_tls(hosts: &[Opts]) -> Tls {
+    let near = |opts: &Opts| ["localhost", "127.0.0.1", "[::1]"].contains(&opts.ip_or_hostname());
+    if hosts.iter().all(near) { Tls::Never } else { Tls::Always }
 }
 
 fn ssl_opts(root_certificates: Option<PathBuf>) -> SslOpts {
@@ -116,7 +134,7 @@ mod tests {
 
     fn parsed(url: &str) -> (MySqlUrl, Opts) {
         let url = MySqlUrl::parse(url).unwrap();
-        let opts = Opts::from(url.opts.clone());
+        let opts = Opts::from(url.hosts[0].clone());
         (url, opts)
     }
 
@@ -136,6 +154,24 @@ mod tests {
     }
 
     #[test]
+    fn several_hosts_share_all_but_their_address() {
+        let (url, _) = parsed("mysql://me:s%2Ccret@localhost:3307,127.0.0.1,[::1]:3309/jobs");
+        let hosts: Vec<Opts> = url.hosts.into_iter().map(Opts::from).collect();
+        let shown: Vec<_> = hosts.iter().map(|it| (it.ip_or_hostname(), it.tcp_port())).collect();
+        assert_eq!(shown, [("localhost", 3307), ("127.0.0.1", 3306), ("[::1]", 3309)]);
+        for opts in &hosts {
+            assert_eq!((opts.pass(), opts.db_name()), (Some("s,cret"), Some("jobs")));
+            assert!(opts.ssl_opts().is_none(), "all are on this machine");
+        }
+        let (url, opts) = parsed("mysql://me@localhost,db.example.org/jobs");
+        assert!(url.hosts.len() == 2 && opts.ssl_opts().is_some(), "one of them is not");
+        let many = |count| format!("mysql://me@{}/jobs", vec!["localhost"; count].join(","));
+        assert_eq!(parsed(&many(HOSTS_MAX)).0.hosts.len(), HOSTS_MAX);
+        let error = MySqlUrl::parse(&many(HOSTS_MAX + 1)).expect_err("too many").to_string();
+        assert!(error.contains(&format!("more than {HOSTS_MAX} hosts")), "{error}");
+    }
+
+    #[test]
     fn bad_options_are_named_and_no_password_is_shown() {
         let rows = [
             ("mysql://me:secret@localhost/jobs?prefix=A", "prefix: "),
@@ -145,6 +181,8 @@ mod tests {
             ("mysql://me:secret@localhost/jobs?nonsense=1", "store URL: "),
             ("mysql://me:secret@localhost", "store URL: names no database"),
             ("mysql://me:secret@localhost:port/jobs", "store URL: "),
+            ("mysql://me:secret@localhost,/jobs", "store URL: cannot be read"),
+            ("mysql://me:secret@/jobs", "store URL: cannot be read"),
             ("me:secret", "store URL: "),
         ];
         for (url, start) in rows {

@@ -3,6 +3,11 @@
 //! The first locks the shards and says how they are; whether the batches may be written is judged
 //! here. The second writes them and commits. Whoever takes a shard over waits for the lock, so
 //! nothing can come between.
+//!
+//! In a Galera cluster a lock is known to one node only, and a transaction that all nodes have
+//! accepted is carried out even if its locks were taken from it meanwhile. What nodes do compare is
+//! which rows are written. So a commit writes the row of its shard there, as a takeover does: of
+//! two that have not seen each other, the second is taken back, tried again, and then refused.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,11 +17,12 @@ use hence_core::id::ShardId;
 use hence_store::{ErrorKind, ShardBatch, StoreError};
 use tokio::sync::{mpsc, oneshot};
 
-use super::session::{Role, Session};
+use super::session::{Cluster, Role, Session};
 use super::shared::{Lock, ShardRow, Shared};
 use super::statements;
 use super::text::{Packets, Text};
 use crate::draft::Draft;
+use crate::front::{Moves, Tracker};
 use crate::limits::{CALL_SECS_MAX, SEQUENCE_BITS};
 use crate::rows::Stamp;
 
@@ -61,7 +67,7 @@ async fn commit(
     }
     // Shards are locked in one order everywhere; the batches of one stay in theirs.
     drafts.sort_by_key(|draft| draft.shard);
-    let usable = session.take().filter(|session| !session.is_broken());
+    let usable = session.take().filter(|session| !session.is_over());
     let fresh = match usable {
         Some(usable) => usable,
         None => shared.connector.connect(Role::Writer).await?,
@@ -86,16 +92,31 @@ async fn commit(
 async fn write(shared: &Shared, session: &mut Session, drafts: &[Draft]) -> Result<(), StoreError> {
     let mut held = lock(shared, session, drafts).await?;
     let mut packets = Packets::default();
+    let mut written = Vec::new();
     for draft in drafts {
         let held = held.get_mut(&draft.shard).expect("the shard of every draft was locked");
-        if judge(held, draft)? == Verdict::Next {
+        let (before, verdict) = (held.last, judge(held, draft)?);
+        let moves = Moves::of(draft);
+        if verdict == Verdict::Next {
+            let after = |known: &mut Tracker| known.after(&held.fronts, before, &moves);
+            held.fronts = shared.waiting(draft.shard, after);
             statements::add(&mut packets, &shared.tables, draft, held);
             held.last = draft.stamp;
         }
+        written.push((draft, before, verdict, moves));
+    }
+    for shard in held.keys().filter(|_| session.cluster() == Cluster::Galera) {
+        packets.add(&shared.mark_sql(*shard));
     }
     packets.add(&Text::new("COMMIT"));
     for packet in packets.into_packets() {
         session.run("commit", &packet).await?;
+    }
+    for (draft, before, verdict, moves) in written {
+        shared.waiting(draft.shard, |known| match verdict {
+            Verdict::Next => known.committed(before, draft.stamp, moves),
+            Verdict::Known => known.was_committed(draft.stamp, moves),
+        });
     }
     Ok(())
 }
@@ -164,6 +185,7 @@ mod tests {
             layout: Layout::at(Timestamp::EPOCH, &Slots::default()),
             last,
             swept_until: Timestamp::MIN,
+            fronts: crate::front::Fronts::default(),
         };
         let rows = [
             ("the first", held(true, 2, stamp(1, 9)), 2, 1, Ok(Verdict::Next)),

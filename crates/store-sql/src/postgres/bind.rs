@@ -8,6 +8,7 @@ use hence_store::codec;
 use tokio_postgres::types::ToSql;
 
 use super::letters;
+use super::value::{Bound, Element};
 use crate::draft::{Attempts, Draft, LeaseRow, Left};
 use crate::limits::STATEMENT_BYTES_MAX;
 use crate::names::name_hash;
@@ -19,9 +20,6 @@ pub(super) struct Request<'a> {
     pub(super) sql: &'static str,
     pub(super) values: Vec<Bound<'a>>,
 }
-
-/// A value that is bound.
-pub(super) type Bound<'a> = Box<dyn ToSql + Sync + Send + 'a>;
 
 /// The first statement of every commit.
 pub(super) const FENCE: &str = "SELECT @fence($1, $2, $3, $4, $5, $6)";
@@ -395,7 +393,7 @@ fn origins<'a, T>(all: &'a [T], job: impl Fn(&'a T) -> &'a Job) -> [Bound<'a>; 4
 
 fn column<'a, T, V>(all: impl IntoIterator<Item = T>, value: impl Fn(T) -> V) -> Bound<'a>
 where
-    V: ToSql + Sync + Send + 'a,
+    V: ToSql + Element + Sync + Send + 'a,
 {
     Box::new(all.into_iter().map(value).collect::<Vec<V>>())
 }
@@ -403,7 +401,7 @@ where
 /// The same for a list that is nearly always empty: then there is no array at all.
 fn some<'a, T, V>(all: &[T], value: impl Fn(&T) -> V) -> Bound<'a>
 where
-    V: ToSql + Sync + Send + 'a,
+    V: ToSql + Element + Sync + Send + 'a,
 {
     Box::new((!all.is_empty()).then(|| all.iter().map(value).collect::<Vec<V>>()))
 }

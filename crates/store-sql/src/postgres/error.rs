@@ -33,7 +33,8 @@ fn translate(what: &'static str, error: Error) -> StoreError {
         use std::error::Error as _;
         // The client's own words leave out what lies beneath them: `Connection refused`.
         let beneath = error.source().map(|cause| format!(": {cause}")).unwrap_or_default();
-        let message = format!("{what}: {error}{beneath}");
+        let help = help_for_certificate(&beneath);
+        let message = format!("{what}: {error}{beneath}{help}");
         return StoreError::new(kind_without_code(&error), message);
     };
     let code = server.code().code();
@@ -108,6 +109,17 @@ fn help_for(code: &str) -> &'static str {
             "; the tables are not those of this version: run its migrations"
         }
         _ => "",
+    }
+}
+
+/// The same for a certificate that is refused, by the words of rustls.
+fn help_for_certificate(beneath: &str) -> &'static str {
+    if beneath.contains("UnknownIssuer") {
+        "; name a file with the certificate of its issuer: sslrootcert=FILE"
+    } else if beneath.contains("NotValidForName") || beneath.contains("not valid for name") {
+        "; connect by a name that the certificate is made for"
+    } else {
+        ""
     }
 }
 

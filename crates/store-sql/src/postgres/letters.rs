@@ -4,20 +4,24 @@
 //! looked at now and then instead.
 
 use std::future::poll_fn;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures::future::{Either, select};
 use hence_core::id::LetterId;
 use hence_core::time::Timestamp;
 use hence_store::{Letter, StoreError};
 use tokio::sync::watch;
 use tokio_postgres::AsyncMessage;
 
-use super::bind::{Bound, Request};
+use super::bind::Request;
 use super::error::failed;
+use super::servers::Connected;
 use super::session::Session;
 use super::shared::Shared;
+use super::value::Bound;
 use crate::draft::Draft;
 use crate::limits::ACKNOWLEDGED_DAYS;
 
@@ -92,7 +96,8 @@ async fn hear(shared: &Shared, news: &watch::Sender<u64>) -> Result<(), StoreErr
     if !shared.connector.can_listen() {
         return Ok(());
     }
-    let (client, mut connection) = shared.connector.connect_raw().await?;
+    let connected = shared.connector.connect_raw().await?;
+    let Connected { client, mut connection, timeline } = connected;
     let told = news.clone();
     let listening = tokio::spawn(async move {
         let listened = client.batch_execute("LISTEN hence_letters").await;
@@ -101,8 +106,13 @@ async fn hear(shared: &Shared, news: &watch::Sender<u64>) -> Result<(), StoreErr
         listened.map(|()| client)
     });
     let schema = shared.sql("@");
+    let mut left = pin!(shared.connector.left(timeline));
     loop {
-        let message = poll_fn(|context| connection.poll_message(context)).await;
+        let message = poll_fn(|context| connection.poll_message(context));
+        let Either::Left((message, _)) = select(message, left.as_mut()).await else {
+            listening.abort();
+            return Ok(());
+        };
         match message {
             Some(Ok(AsyncMessage::Notification(heard))) if heard.payload() == schema => {
                 news.send_modify(|heard| *heard += 1);

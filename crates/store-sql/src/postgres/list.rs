@@ -8,9 +8,9 @@ use hence_store::{Cursor, Filter, ListRequest, LiveJob, Page, StoreError, Stored
 
 use super::error::failed;
 use super::read::{FINISHED, finished_row};
-use super::session::Value;
 use super::shared::Shared;
 use super::snapshot::{Found, Snapshot, Which};
+use super::value::Value;
 use crate::limits::READ_AHEAD;
 use crate::rows::number_column;
 use hence_core::id::ShardId;

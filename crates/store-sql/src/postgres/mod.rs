@@ -40,12 +40,15 @@ mod own;
 mod pool;
 mod read;
 mod schema;
+mod servers;
 mod session;
 mod shared;
 mod snapshot;
 mod sweep;
 mod tier;
+mod tls;
 mod turn;
+mod value;
 mod write;
 
 /// A store in PostgreSQL.
@@ -95,6 +98,7 @@ async fn prepare(
     url: PostgresUrl,
     options: Options,
 ) -> Result<(Meta, tier::Questioned), StoreError> {
+    connector.refuse_pooler().await?;
     let session = connector.connect().await?;
     let found = tier::question(&session).await?;
     let schema = Schema { session: &session, name: &url.schema };
@@ -143,6 +147,7 @@ fn with_schema<T: Send + 'static>(
         let connector = Connector::new(&url)?;
         let threads = Threads::start("hence-postgres")?;
         let working = async move {
+            connector.refuse_pooler().await?;
             let session = connector.connect().await?;
             let schema = Schema { session: &session, name: &url.schema };
             work(&schema).await

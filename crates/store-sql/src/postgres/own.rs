@@ -6,6 +6,7 @@ use hence_store::{ErrorKind, StoreError};
 
 use super::error::failed;
 use super::shared::Shared;
+use super::value::Value;
 use crate::limits::EPOCH_MAX;
 use crate::rows::shown;
 
@@ -46,8 +47,10 @@ pub(super) async fn acquire(
     let epoch: i64 = row.try_get(0).map_err(failed("acquire a shard"))?;
     reader.give_back();
     let epoch = u32::try_from(epoch).ok().filter(|epoch| *epoch <= EPOCH_MAX);
-    let spent = format!("{shard:?} has had all its {EPOCH_MAX} owners");
-    epoch.map(Epoch).ok_or_else(|| StoreError::new(ErrorKind::Unsupported, spent))
+    let spent = || format!("{shard:?} has had all its {EPOCH_MAX} owners");
+    let epoch = epoch.ok_or_else(|| StoreError::new(ErrorKind::Unsupported, spent()))?;
+    shared.note_owned(shard, Epoch(epoch));
+    Ok(Epoch(epoch))
 }
 
 fn taken(shard: ShardId, owner: Option<&tokio_postgres::Row>) -> StoreError {
@@ -69,8 +72,7 @@ pub(super) async fn renew(
     tenure: Millis,
 ) -> Result<Timestamp, StoreError> {
     let reader = shared.pool.get().await?;
-    let values: [super::session::Value<'_>; 3] =
-        [&i32::from(shard.0), &i64::from(epoch.0), &(tenure.get() as f64)];
+    let values: [Value<'_>; 3] = [&i32::from(shard.0), &i64::from(epoch.0), &(tenure.get() as f64)];
     let rows = reader.query(&shared.sql(RENEW), &values).await.map_err(failed("keep a shard"))?;
     reader.give_back();
     let Some(row) = rows.first() else {
@@ -88,7 +90,7 @@ pub(super) async fn release(
 ) -> Result<(), StoreError> {
     let reader = shared.pool.get().await?;
     let sql = "UPDATE @shards SET owner = NULL WHERE shard = $1 AND epoch = $2";
-    let values: [super::session::Value<'_>; 2] = [&i32::from(shard.0), &i64::from(epoch.0)];
+    let values: [Value<'_>; 2] = [&i32::from(shard.0), &i64::from(epoch.0)];
     reader.query(&shared.sql(sql), &values).await.map_err(failed("release a shard"))?;
     reader.give_back();
     Ok(())

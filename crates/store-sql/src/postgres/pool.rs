@@ -38,7 +38,7 @@ impl Pool {
         })?;
         let room = self.room.acquire().await.map_err(|_| refused("read: the store is closed"))?;
         drop(turn);
-        let idle = self.idle().pop().filter(|session| !session.is_closed());
+        let idle = self.idle().pop().filter(Session::is_good);
         let session = match idle {
             Some(session) => session,
             None => self.connector.connect().await?,
@@ -54,7 +54,7 @@ impl Pool {
 impl Reader<'_> {
     /// Nothing is under way on it: whoever comes next may use it.
     pub(super) fn give_back(mut self) {
-        if let Some(session) = self.session.take().filter(|session| !session.is_closed()) {
+        if let Some(session) = self.session.take().filter(Session::is_good) {
             self.pool.idle().push(session);
         }
     }

@@ -17,9 +17,9 @@ use hence_store::{
 use tokio_postgres::Row;
 
 use super::error::{Columns, failed};
-use super::session::Value;
 use super::shared::Shared;
 use super::snapshot::{COUNTS, Found, LEASES, LIVE, Snapshot, Which, leases_at};
+use super::value::Value;
 use crate::fold::{CommitRow, Folded};
 use crate::limits::READ_AHEAD;
 use crate::names::name_hash;
@@ -190,6 +190,8 @@ pub(super) async fn occurrences(
 }
 
 pub(super) async fn recover(shared: &Shared, shard: ShardId) -> Result<Recovered, StoreError> {
+    // Before it is looked: nobody else has committed since.
+    let owned = shared.owned(shard);
     let snapshot = Snapshot::begin(shared, shard).await?;
     let folded = fold(&snapshot).await?;
     let mut recovered = Recovered {
@@ -204,6 +206,13 @@ pub(super) async fn recover(shared: &Shared, shard: ShardId) -> Result<Recovered
         recovered.counts.push((queue.clone(), counts.map_err(|error| name.refuse(error))?));
     }
     recovered.active = active(&snapshot).await?;
+    if let Some(epoch) = owned {
+        let until = Stamp::before(epoch)?.max(snapshot.moment);
+        let leased = recovered.active.iter().filter(|live| live.lease.is_some());
+        let places =
+            leased.map(|live| Place { due_at: live.progress.due_at, number: live.job.number });
+        shared.outstanding(shard, |outstanding| outstanding.found(until, places));
+    }
     snapshot.end().await;
     Ok(recovered)
 }

@@ -9,7 +9,8 @@ use hence_core::time::{Millis, Timestamp};
 use hence_store::{ErrorKind, StoreError};
 
 use super::error::{Columns, failed};
-use super::session::{Session, Value};
+use super::session::Session;
+use super::value::Value;
 use crate::limits::DROP_WAIT_MILLIS_MAX;
 use crate::migrate::{self, Applied, Direction, Migration, Step};
 use crate::names::SqlName;

@@ -9,20 +9,19 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 use hence_store::{ErrorKind, StoreError};
-use rustls::ClientConfig;
 use tokio_postgres::types::{ToSql, Type};
-use tokio_postgres::{Client, Error, Row, Statement};
+use tokio_postgres::{Client, Error, Row, SimpleQueryMessage, Statement};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
 use super::error::failed;
+use super::servers::{Connected, Servers};
+use super::tls::tls;
+use super::value::Value;
 use crate::limits::{
     CALL_SECS_MAX, CONNECT_SECS_MAX, IDLE_IN_TRANSACTION_SECS_MAX, LOCK_SECS_MAX,
     UNACKNOWLEDGED_SECS_MAX,
 };
 use crate::url::{Pooler, PostgresUrl};
-
-/// What may be bound.
-pub(super) type Value<'a> = &'a (dyn ToSql + Sync);
 
 /// A connection that its owner reads.
 pub(super) type Listening = tokio_postgres::Connection<
@@ -33,23 +32,26 @@ pub(super) type Listening = tokio_postgres::Connection<
 /// How to connect.
 #[derive(Clone)]
 pub(super) struct Connector {
-    config: tokio_postgres::Config,
+    servers: Arc<Servers>,
     tls: MakeRustlsConnect,
     pooler: Pooler,
 }
 
 impl Connector {
     pub(super) fn new(url: &PostgresUrl) -> Result<Self, StoreError> {
-        let mut config = url.config.clone();
-        config
-            .connect_timeout(Duration::from_secs(CONNECT_SECS_MAX))
-            .tcp_user_timeout(Duration::from_secs(UNACKNOWLEDGED_SECS_MAX))
-            .keepalives(true)
-            .keepalives_idle(Duration::from_secs(UNACKNOWLEDGED_SECS_MAX));
-        if config.get_application_name().is_none() {
-            config.application_name("hence");
+        let mut configs = url.servers.clone();
+        for config in &mut configs {
+            config
+                .connect_timeout(Duration::from_secs(CONNECT_SECS_MAX))
+                .tcp_user_timeout(Duration::from_secs(UNACKNOWLEDGED_SECS_MAX))
+                .keepalives(true)
+                .keepalives_idle(Duration::from_secs(UNACKNOWLEDGED_SECS_MAX));
+            if config.get_application_name().is_none() {
+                config.application_name("hence");
+            }
         }
-        Ok(Connector { config, tls: tls(url)?, pooler: url.pooler })
+        let servers = Arc::new(Servers::new(configs));
+        Ok(Connector { servers, tls: tls(url)?, pooler: url.pooler })
     }
 
     /// Whether a connection stays the same, so that it can listen.
@@ -58,32 +60,59 @@ impl Connector {
     }
 
     /// Makes a connection that the caller has to read.
-    pub(super) async fn connect_raw(&self) -> Result<(Client, Listening), StoreError> {
-        let connected = self.config.connect(self.tls.clone()).await;
-        connected.map_err(failed("connect to PostgreSQL"))
+    pub(super) async fn connect_raw(&self) -> Result<Connected, StoreError> {
+        self.servers.connect(&self.tls).await
+    }
+
+    /// Ends when this timeline is not the one that is written to any more.
+    pub(super) async fn left(&self, timeline: u32) {
+        self.servers.left(timeline).await;
     }
 
     /// Makes a connection. It is read by a task of its own, which ends with it.
     pub(super) async fn connect(&self) -> Result<Session, StoreError> {
-        let within = Duration::from_secs(2 * CONNECT_SECS_MAX);
-        let connecting = tokio::time::timeout(within, self.config.connect(self.tls.clone()));
-        let connected = connecting.await.map_err(|_| {
-            let message = format!("connect to PostgreSQL: no answer within {within:?}");
-            StoreError::new(ErrorKind::Unavailable, message)
-        })?;
-        let (client, connection) = connected.map_err(failed("connect to PostgreSQL"))?;
-        tokio::spawn(async move {
-            if let Err(error) = connection.await {
-                tracing::debug!(%error, "a connection to PostgreSQL ended");
-            }
-        });
-        let session = Session { client, statements: Mutex::default() };
+        let session = self.connect_bare().await?;
         if self.pooler == Pooler::None {
             session.client.batch_execute(&settings()).await.map_err(failed("set a session up"))?;
         }
         Ok(session)
     }
+
+    /// Refuses a pooler in transaction mode that nobody told of: settings and prepared statements
+    /// of ours would be found by others, and nobody would be heard of. A mark that is set on one
+    /// connection must be there, and must not be found on another. A busy pooler may hide.
+    pub(super) async fn refuse_pooler(&self) -> Result<(), StoreError> {
+        if self.pooler == Pooler::Transaction {
+            return Ok(());
+        }
+        let (one, other) = (self.connect_bare().await?, self.connect_bare().await?);
+        let look = "SELECT coalesce(current_setting('hence.mark', true), '')";
+        let marked = one.first_text(MARK).await?;
+        let (found, kept) = (other.first_text(look).await?, one.first_text(look).await?);
+        if found != marked && kept == marked {
+            return Ok(());
+        }
+        let message = "pooler: connections are shared by a pooler in transaction mode; say \
+                       pooler=transaction in the address, or connect past it";
+        Err(StoreError::new(ErrorKind::Unsupported, message))
+    }
+
+    async fn connect_bare(&self) -> Result<Session, StoreError> {
+        let Connected { client, connection, timeline } = self.servers.connect(&self.tls).await?;
+        tokio::spawn(async move {
+            if let Err(error) = connection.await {
+                tracing::debug!(%error, "a connection to PostgreSQL ended");
+            }
+        });
+        let servers = Arc::clone(&self.servers);
+        let statements = Mutex::default();
+        Ok(Session { client, pooler: self.pooler, servers, timeline, statements })
+    }
 }
+
+/// Sets a mark that nobody else has.
+const MARK: &str =
+    "SELECT set_config('hence.mark', md5(random()::text || clock_timestamp()), false)";
 
 /// Bounds for everything: a statement, the wait for a lock, and a transaction whose process stands
 /// still, since it may hold the lock of a shard.
@@ -98,43 +127,27 @@ fn settings() -> String {
     )
 }
 
-fn tls(url: &PostgresUrl) -> Result<MakeRustlsConnect, StoreError> {
-    let mut roots = rustls::RootCertStore::empty();
-    let refused = |message: String| StoreError::new(ErrorKind::Unsupported, message);
-    match &url.root_certificates {
-        Some(path) => {
-            use rustls::pki_types::CertificateDer;
-            use rustls::pki_types::pem::PemObject;
-            let shown = path.display();
-            let bad =
-                |error: &dyn std::fmt::Display| refused(format!("sslrootcert {shown}: {error}"));
-            for found in CertificateDer::pem_file_iter(path).map_err(|error| bad(&error))? {
-                let found = found.map_err(|error| bad(&error))?;
-                roots.add(found).map_err(|error| bad(&error))?;
-            }
-        }
-        None => {
-            roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-        }
-    }
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let config = ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .map_err(|error| refused(format!("set TLS up: {error}")))?
-        .with_root_certificates(roots)
-        .with_no_client_auth();
-    Ok(MakeRustlsConnect::new(config))
-}
-
 /// A connection and what it has prepared.
 pub(super) struct Session {
     client: Client,
+    pooler: Pooler,
+    servers: Arc<Servers>,
+    timeline: u32,
     statements: Mutex<HashMap<Box<str>, Statement>>,
 }
 
+/// A statement that is ready to be run.
+pub(super) enum Prepared {
+    /// The server knows it.
+    There(Statement),
+    /// The server is told it every time: behind a pooler, the next one may be another.
+    Text(Box<str>),
+}
+
 impl Session {
-    pub(super) fn is_closed(&self) -> bool {
-        self.client.is_closed()
+    /// Whether it can be used: open, and to the server that is written to.
+    pub(super) fn is_good(&self) -> bool {
+        !self.client.is_closed() && self.servers.is_current(self.timeline)
     }
 
     /// Statements without parameters or answers, by the simple protocol.
@@ -143,39 +156,65 @@ impl Session {
     }
 
     /// Prepares a statement, once. Only for texts that are few: they are kept.
-    pub(super) async fn prepare(&self, sql: &str) -> Result<Statement, Error> {
+    pub(super) async fn prepare(&self, sql: &str) -> Result<Prepared, Error> {
+        if self.pooler == Pooler::Transaction {
+            return Ok(Prepared::Text(sql.into()));
+        }
         let known = || self.statements.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(statement) = known().get(sql) {
-            return Ok(statement.clone());
+            return Ok(Prepared::There(statement.clone()));
         }
         let statement = self.client.prepare(sql).await?;
         known().insert(sql.into(), statement.clone());
-        Ok(statement)
+        Ok(Prepared::There(statement))
     }
 
     /// Asks with a text that is one of few.
     pub(super) async fn query(&self, sql: &str, values: &[Value<'_>]) -> Result<Vec<Row>, Error> {
-        let statement = self.prepare(sql).await?;
-        self.client.query(&statement, values).await
+        match self.prepare(sql).await? {
+            Prepared::There(statement) => self.client.query(&statement, &plain(values)).await,
+            Prepared::Text(sql) => self.query_once(&sql, values).await,
+        }
     }
 
     /// Asks with a text that may never come again.
     pub(super) async fn query_once(
         &self,
         sql: &str,
-        values: &[(Value<'_>, Type)],
+        values: &[Value<'_>],
     ) -> Result<Vec<Row>, Error> {
-        self.client.query_typed(sql, values).await
+        self.client.query_typed(sql, &typed(values)).await
+    }
+
+    /// The first column of the first row, by the simple protocol.
+    async fn first_text(&self, sql: &str) -> Result<String, StoreError> {
+        let answer = self.client.simple_query(sql).await.map_err(failed("look for a pooler"))?;
+        let first = answer.iter().find_map(|message| match message {
+            SimpleQueryMessage::Row(row) => row.get(0),
+            _ => None,
+        });
+        Ok(first.unwrap_or_default().to_owned())
     }
 
     /// Runs a prepared statement.
     pub(super) async fn execute(
         &self,
-        statement: &Statement,
+        statement: &Prepared,
         values: &[Value<'_>],
     ) -> Result<u64, Error> {
-        self.client.execute(statement, values).await
+        match statement {
+            Prepared::There(statement) => self.client.execute(statement, &plain(values)).await,
+            Prepared::Text(sql) => self.client.execute_typed(sql, &typed(values)).await,
+        }
     }
+}
+
+fn plain<'a>(values: &[Value<'a>]) -> Vec<&'a (dyn ToSql + Sync)> {
+    values.iter().map(|value| *value as &(dyn ToSql + Sync)).collect()
+}
+
+fn typed<'a>(values: &[Value<'a>]) -> Vec<(&'a (dyn ToSql + Sync), Type)> {
+    values.iter().map(|value| (*value as &(dyn ToSql + Sync), value.kind())).collect()
 }
 
 /// Runs all of them at once. Each sends when it is polled first, and that is in order: together

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use hence_core::id::ShardId;
+use hence_core::id::{Epoch, ShardId};
 use hence_core::time::Timestamp;
 use hence_store::{ErrorKind, Pressure, StoreError};
 
@@ -13,6 +13,7 @@ use super::pool::Pool;
 use super::session::{Connector, Session};
 use crate::leases::LeaseLog;
 use crate::names::SqlName;
+use crate::outstanding::Outstanding;
 use crate::rows::Stamp;
 use crate::slots::{Layout, Slots};
 
@@ -31,6 +32,9 @@ struct Known {
     layout: Option<Layout>,
     swept_until: Option<Timestamp>,
     log: Option<Arc<EraLog>>,
+    /// The epoch under which this process owns it, or did.
+    owned: Option<Epoch>,
+    outstanding: Outstanding,
 }
 
 /// The leases of one era.
@@ -153,6 +157,25 @@ impl Shared {
                 known.log = Some(Arc::clone(log));
             }
         });
+    }
+
+    /// The shard is this process's, under this epoch.
+    pub(super) fn note_owned(&self, shard: ShardId, epoch: Epoch) {
+        self.known(shard, |known| known.owned = Some(epoch));
+    }
+
+    /// Under which epoch this process owns the shard, or did.
+    pub(super) fn owned(&self, shard: ShardId) -> Option<Epoch> {
+        self.known(shard, |known| known.owned)
+    }
+
+    /// What is known of leases that are not over.
+    pub(super) fn outstanding<T>(
+        &self,
+        shard: ShardId,
+        look: impl FnOnce(&mut Outstanding) -> T,
+    ) -> T {
+        self.known(shard, |known| look(&mut known.outstanding))
     }
 
     /// Whether there is room, as far as the last commit could tell.

@@ -11,13 +11,13 @@ use hence_core::change::Place;
 use hence_core::id::ShardId;
 use hence_core::time::Timestamp;
 use hence_store::{LiveJob, StoreError};
-use tokio_postgres::types::Type;
 use tokio_postgres::{Error, Row};
 
 use super::error::{Columns, failed};
 use super::pool::Reader;
-use super::session::{Value, pipelined};
+use super::session::pipelined;
 use super::shared::{EraLog, SHARD, Shared};
+use super::value::Value;
 use crate::draft::LeaseRow;
 use crate::leases::{LeaseColumns, LeaseLog};
 use crate::rows::{RowName, Stamp, number_column, read_live};
@@ -177,34 +177,34 @@ impl<'a> Snapshot<'a> {
         let (shard, limit) =
             (i32::from(self.shard.0), i64::try_from(which.limit).unwrap_or(i64::MAX));
         let (mut text, mut values) = (String::new(), Values::default());
-        for (clause, value, of) in [
-            ("j.shard = ", &shard as Value<'_>, Type::INT4),
-            (" AND j.due_at >= ", &first, Type::INT8),
-            (" AND j.due_at <= ", &last, Type::INT8),
+        for (clause, value) in [
+            ("j.shard = ", &shard as Value<'_>),
+            (" AND j.due_at >= ", &first),
+            (" AND j.due_at <= ", &last),
         ] {
-            text += &values.clause(clause, value, of);
+            text += &values.clause(clause, value);
         }
         for (clause, value) in
             [("queue", &which.queue), ("key", &which.key), ("schedule", &which.schedule)]
         {
             if value.is_some() {
-                text += &values.clause(&format!(" AND j.{clause} = "), value, Type::TEXT);
+                text += &values.clause(&format!(" AND j.{clause} = "), value);
             }
         }
         if which.numbers.is_some() {
-            text += &values.clause(" AND j.number = ANY", &which.numbers, Type::INT8_ARRAY);
+            text += &values.clause(" AND j.number = ANY", &which.numbers);
         }
         let after = which
             .after
             .map(|(place, queue)| (place.due_at.as_millis(), number_column(place.number), queue));
         if let Some((due_at, number, queue)) = &after {
             text += " AND (j.due_at, j.number, j.queue) > (";
-            text += &values.clause("", due_at, Type::INT8);
-            text += &values.clause(", ", number, Type::INT8);
-            text += &values.clause(", ", queue, Type::TEXT);
+            text += &values.clause("", due_at);
+            text += &values.clause(", ", number);
+            text += &values.clause(", ", queue);
             text += ")";
         }
-        let limit = values.clause(" LIMIT ", &limit, Type::INT8);
+        let limit = values.clause(" LIMIT ", &limit);
         let order = format!("ORDER BY j.due_at, j.number, j.queue{limit}");
         // Each slot by its own name: asked of all at once, the planner would weigh each slot of
         // jobs against each slot of what is gone.
@@ -251,12 +251,7 @@ impl<'a> Snapshot<'a> {
         };
         let texts: Vec<String> = distinct.into_iter().map(one).collect();
         let shard = i32::from(self.shard.0);
-        let values: [(Value<'_>, Type); 4] = [
-            (&shard, Type::INT4),
-            (&slots, Type::INT8_ARRAY),
-            (&due, Type::INT8_ARRAY),
-            (&numbers, Type::INT8_ARRAY),
-        ];
+        let values: [Value<'_>; 4] = [&shard, &slots, &due, &numbers];
         let sql = self.shared.sql(&texts.join(" UNION ALL "));
         let answers = self.reader.query_once(&sql, &values).await;
         let mut left: HashMap<(i64, i64), Stamp> = HashMap::new();
@@ -298,11 +293,11 @@ fn counts_in(slot: i64) -> String {
 
 /// Values of a statement that is put together.
 #[derive(Default)]
-struct Values<'a>(Vec<(Value<'a>, Type)>);
+struct Values<'a>(Vec<Value<'a>>);
 
 impl<'a> Values<'a> {
-    fn clause(&mut self, text: &str, value: Value<'a>, of: Type) -> String {
-        self.0.push((value, of));
+    fn clause(&mut self, text: &str, value: Value<'a>) -> String {
+        self.0.push(value);
         let parameter = self.0.len();
         if text.ends_with("ANY") {
             format!("{text}(${parameter})")

@@ -11,9 +11,9 @@ use hence_store::{ErrorKind, StoreError};
 use tokio_postgres::Row;
 
 use super::error::{Columns, failed};
-use super::session::Value;
 use super::shared::Shared;
 use super::turn;
+use super::value::Value;
 use crate::limits::CALL_SECS_MAX;
 
 const SWEEP: &str = "WITH swept AS (

@@ -14,13 +14,13 @@ use hence_core::id::ShardId;
 use hence_core::time::Timestamp;
 use hence_store::{ErrorKind, StoreError};
 use tokio_postgres::Row;
-use tokio_postgres::types::Type;
 
 use super::error::{Columns, failed};
 use super::letters;
 use super::schema::Schema;
-use super::session::{Session, Value};
+use super::session::Session;
 use super::shared::Shared;
+use super::value::Value;
 use crate::limits::CARRY_ROWS_MAX;
 use crate::slots::{Layout, start_of};
 
@@ -244,9 +244,7 @@ impl Turn<'_> {
         until: Timestamp,
     ) -> Result<Vec<Row>, StoreError> {
         let (shard, from, until) = (self.number(), from.as_millis(), until.as_millis());
-        let values: [(Value<'_>, Type); 3] =
-            [(&shard, Type::INT4), (&from, Type::INT8), (&until, Type::INT8)];
-        let asked = self.session.query_once(&self.shared.sql(sql), &values).await;
+        let asked = self.session.query_once(&self.shared.sql(sql), &[&shard, &from, &until]).await;
         asked.map_err(failed("turn an era"))
     }
 }

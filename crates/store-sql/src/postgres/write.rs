@@ -11,12 +11,13 @@ use futures::future::BoxFuture;
 use hence_core::id::ShardId;
 use hence_store::{ErrorKind, ShardBatch, StoreError};
 use tokio::sync::{mpsc, oneshot};
-use tokio_postgres::{Error, Statement};
+use tokio_postgres::Error;
 
 use super::bind::{self, Request};
 use super::error::{self, failed};
-use super::session::{Session, Value, pipelined};
+use super::session::{Prepared, Session, pipelined};
 use super::shared::Shared;
+use super::value::Value;
 use crate::draft::Draft;
 use crate::limits::CALL_SECS_MAX;
 
@@ -66,19 +67,33 @@ async fn commit(
         }
         let session = open(shared, session).await?;
         match attempt(shared, session, &drafts).await? {
-            Outcome::Committed => return Ok(()),
-            Outcome::Repeated(index) => drop(drafts.remove(index)),
+            Outcome::Committed => {
+                for draft in &drafts {
+                    note(shared, draft);
+                }
+                return Ok(());
+            }
+            Outcome::Repeated(index) => {
+                if let Some(draft) = drafts.remove(index) {
+                    note(shared, &draft);
+                }
+            }
             Outcome::Moved(shard) => shared.forget_layout(shard),
         }
     }
     Err(StoreError::new(ErrorKind::Unavailable, "commit: its shards did not come to rest"))
 }
 
+/// What was committed is known, whoever asks next.
+fn note(shared: &Shared, draft: &Draft) {
+    shared.outstanding(draft.shard, |outstanding| outstanding.committed(draft));
+}
+
 async fn open<'a>(
     shared: &Shared,
     session: &'a mut Option<Session>,
 ) -> Result<&'a Session, StoreError> {
-    let usable = session.take().filter(|session| !session.is_closed());
+    let usable = session.take().filter(Session::is_good);
     let fresh = match usable {
         Some(usable) => usable,
         None => shared.connector.connect().await?,
@@ -126,7 +141,7 @@ async fn attempt(
 
 fn send<'a>(
     session: &'a Session,
-    statement: &'a Statement,
+    statement: &'a Prepared,
     request: &'a Request<'_>,
 ) -> BoxFuture<'a, Result<(), Error>> {
     async move {

@@ -37,8 +37,9 @@ pub(crate) trait Turning: Store {
 /// How a store is opened.
 pub(crate) type Open<S> = fn(&str, &Options) -> BoxFuture<'static, Result<S, StoreError>>;
 
+/// Where the rows of the cases lie.
 #[derive(Clone, Copy)]
-enum Manner {
+pub(crate) enum Manner {
     /// Few and short slots, so that the cases meet their borders.
     Near,
     /// No slot covers what the cases do.
@@ -47,23 +48,26 @@ enum Manner {
     Restless,
 }
 
-const MANNERS: [(&str, Manner); 3] =
+/// All of them, the plainest first, each with what it adds to the name of the engine.
+pub(crate) const MANNERS: [(&str, Manner); 3] =
     [("", Manner::Near), ("_elsewhere", Manner::Elsewhere), ("_restless", Manner::Restless)];
 
 /// Topics that are not about where rows lie.
 const SAME_EVERYWHERE: [&str; 5] = ["bytes/", "precision/", "ownership/", "pressure/", "fencing/"];
 
-/// Runs the table in every manner. `place` makes an address of its own from a number.
+/// Runs the table in these manners, and says whether all of it held. `place` makes an address of
+/// its own from a number.
 pub(crate) fn run<S: Turning>(
     engine: &str,
+    manners: &[(&str, Manner)],
     open: Open<S>,
     place: impl Fn(u32) -> String + Clone + Send + Sync + 'static,
-) -> ExitCode {
+) -> bool {
     let next = Arc::new(AtomicU32::new(0));
     let mut arguments = Arguments::from_args();
     arguments.test_threads = arguments.test_threads.or(Some(2));
     let mut failed = false;
-    for (name, manner) in MANNERS {
+    for (name, manner) in manners.iter().copied() {
         let (place, next) = (place.clone(), Arc::clone(&next));
         let make = move || {
             let number = next.fetch_add(1, Ordering::Relaxed);
@@ -75,7 +79,12 @@ pub(crate) fn run<S: Turning>(
         }
         failed |= conformance::run(&arguments, &format!("{engine}{name}"), make).has_failed();
     }
-    if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+    !failed
+}
+
+/// For the process.
+pub(crate) fn exit(held: bool) -> ExitCode {
+    if held { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 /// Every case by its name, as what it is: not run.

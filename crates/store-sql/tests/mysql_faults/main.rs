@@ -1,8 +1,11 @@
-//! A MariaDB server that dies, connections that are cut, rights and room that are missing.
+//! A MariaDB server that dies, connections that are cut, rights and room that are missing; and a
+//! cluster of servers.
 
+mod cluster;
 mod measure;
 mod owner;
 
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
@@ -14,12 +17,12 @@ use hence_core::time::Millis;
 use hence_store::{ErrorKind, Pressure, Store, StoreError, Tier};
 use hence_store_sql::{Run, Slots, mysql};
 use hence_testkit::suite::{self, Ended, run_trials, trial};
-use hence_testkit::{Fault, MariaDb, Proxy, until};
+use hence_testkit::{Certificates, Fault, MariaDb, Proxy, until};
 use owner::{Owner, open};
 use tokio::runtime::Runtime;
 
 /// What must hold.
-const CASES: [(&str, suite::Case); 13] = [
+const CASES: [(&str, suite::Case); 15] = [
     (
         "a_server_that_is_killed_under_load_loses_nothing",
         a_server_that_is_killed_under_load_loses_nothing,
@@ -31,6 +34,7 @@ const CASES: [(&str, suite::Case); 13] = [
     ("connections_that_are_killed_are_replaced", connections_that_are_killed_are_replaced),
     ("the_tier_is_what_the_server_answers", the_tier_is_what_the_server_answers),
     ("a_missing_right_is_answered_with_the_grant", a_missing_right_is_answered_with_the_grant),
+    ("tls_is_spoken_and_the_certificate_checked", tls_is_spoken_and_the_certificate_checked),
     ("a_read_only_server_is_unavailable", a_read_only_server_is_unavailable),
     ("a_server_for_small_packets_is_refused", a_server_for_small_packets_is_refused),
     ("a_full_tablespace_is_told_and_forgotten", a_full_tablespace_is_told_and_forgotten),
@@ -39,10 +43,12 @@ const CASES: [(&str, suite::Case); 13] = [
     ("views_show_jobs_in_words", views_show_jobs_in_words),
     ("letters_are_part_of_the_callers_transaction", letters_are_part_of_the_callers_transaction),
     ("what_is_over_is_dropped_and_nothing_else", what_is_over_is_dropped_and_nothing_else),
+    ("a_new_owner_does_not_walk_over_what_is_over", a_new_owner_does_not_walk_over_what_is_over),
 ];
 
 fn main() -> ExitCode {
-    let cases = CASES.into_iter().map(|(name, case)| trial(name.to_owned(), case));
+    let cases =
+        CASES.into_iter().chain(cluster::CASES).map(|(name, case)| trial(name.to_owned(), case));
     let measures = measure::CASES.into_iter();
     let measures =
         measures.map(|(name, case)| trial(name.to_owned(), case).with_ignored_flag(true));
@@ -191,6 +197,46 @@ fn a_missing_right_is_answered_with_the_grant() -> Result<Ended> {
     Ok(Ended::Passed)
 }
 
+fn tls_is_spoken_and_the_certificate_checked() -> Result<Ended> {
+    let (ours, others) =
+        (Certificates::for_host("localhost")?, Certificates::for_host("localhost")?);
+    let server = MariaDb::start_with(&[
+        &format!("ssl_cert = {}", ours.certificate().display()),
+        &format!("ssl_key = {}", ours.key().display()),
+    ])?;
+    let url = user(&server, "ALL")?;
+    server.sql("ALTER USER guest@'%' REQUIRE SSL")?;
+    let named = url.replace("127.0.0.1", "localhost");
+    let (trusted, distrusted) = (ours.authority(), others.authority());
+    let with = |url: &str, authority: &Path| {
+        format!("{url}?sslmode=verify-full&sslrootcert={}", authority.display())
+    };
+    let rows = [
+        ("in the clear", format!("{named}?sslmode=disable"), Some(ErrorKind::Unsupported)),
+        ("by TLS", with(&named, &trusted), None),
+        ("of another authority", with(&named, &distrusted), Some(ErrorKind::Unavailable)),
+        ("of another name", with(&url, &trusted), Some(ErrorKind::Unavailable)),
+        (
+            "of no public authority",
+            format!("{named}?sslmode=require"),
+            Some(ErrorKind::Unavailable),
+        ),
+    ];
+    for (what, url, refused) in rows {
+        let opened = Owner::of(&url).and_then(|mut owner| {
+            let batch = owner.batch(1, 10);
+            owner.commit(&batch)?;
+            owner.check()
+        });
+        let kind = opened
+            .as_ref()
+            .err()
+            .and_then(|error| Some(error.downcast_ref::<StoreError>()?.kind()));
+        ensure!(kind == refused && opened.is_ok() == refused.is_none(), "{what}: {opened:?}");
+    }
+    Ok(Ended::Passed)
+}
+
 fn a_read_only_server_is_unavailable() -> Result<Ended> {
     let server = MariaDb::start_with(&[])?;
     let mut owner = Owner::of(&user(&server, "ALL")?)?;
@@ -252,7 +298,7 @@ fn migrations_lead_up_and_down() -> Result<Ended> {
     ensure!(text.contains("CREATE TABLE IF NOT EXISTS jobs_jobs"), "{text}");
     ensure!(tables()?.is_empty(), "a dry run makes nothing");
     runtime.block_on(mysql::migrate_to(&url, None, Run::Really))?;
-    ensure!(versions()?.len() == 3);
+    ensure!(versions()?.len() == 5);
     drop(open(&url)?);
     runtime.block_on(mysql::migrate_to(&url, Some(0), Run::Really))?;
     ensure!(versions()?.is_empty() && tables()? == "jobs_migrations", "{}", tables()?);
@@ -367,5 +413,44 @@ fn what_is_over_is_dropped_and_nothing_else() -> Result<Ended> {
     let rest = owner.succeeded(50..100, 60);
     owner.commit(&rest)?;
     ensure!(count("jobs")? == "0" && owner.running()?.is_empty() && owner.numbers()?.is_empty());
+    Ok(Ended::Passed)
+}
+
+/// Jobs that are over when the shard is taken over, and rows that may be looked at to find the ten
+/// that wait.
+const OVER: u64 = 5_000;
+const LOOKED_AT_MAX: u64 = 200;
+
+fn a_new_owner_does_not_walk_over_what_is_over() -> Result<Ended> {
+    let server = MariaDb::start_with(&[])?;
+    let url = server.database()?;
+    let mut owner = Owner::of(&url)?;
+    // As every owner does first.
+    ensure!(owner.numbers()?.is_empty());
+    for numbers in (0..OVER).step_by(500).map(|first| first..first + 500) {
+        let put = owner.batch(500, 10);
+        owner.commit(&put)?;
+        let granted = owner.granted(numbers.clone());
+        owner.commit(&granted)?;
+        let done = owner.succeeded(numbers, 3_600);
+        owner.commit(&done)?;
+    }
+    let put = owner.batch(10, 10);
+    owner.commit(&put)?;
+    let looked_at = || -> Result<u64> {
+        let status = server.sql("SHOW GLOBAL STATUS LIKE 'Handler_read%'")?;
+        let count = |line: &str| line.split_once('\t')?.1.parse::<u64>().ok();
+        Ok(status.lines().filter_map(count).sum())
+    };
+    let waiting: Vec<u64> = (OVER..OVER + 10).collect();
+    // Commits are folded when the era turns: that must not forget where jobs begin.
+    for turn in ["before the turn of an era", "after it"] {
+        let new = Owner::of(&url)?;
+        let before = looked_at()?;
+        ensure!(new.numbers()? == waiting, "{turn}: {:?}", new.numbers()?);
+        let rows = looked_at()? - before;
+        ensure!(rows < LOOKED_AT_MAX, "{turn}: {rows} rows were looked at to find ten jobs");
+        new.keep_up(600)?;
+    }
     Ok(Ended::Passed)
 }

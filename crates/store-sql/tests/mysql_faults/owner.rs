@@ -53,10 +53,19 @@ impl Owner {
 
     /// The same, with time cut like this.
     pub(crate) fn with(url: &str, slots: Slots) -> Result<Self> {
-        let store = Arc::new(open_with(url, slots)?);
-        let runtime = Runtime::new()?;
+        Ok(Owner::over(open_with(url, slots)?)?)
+    }
+
+    /// Takes the shard of a store that is open.
+    pub(crate) fn over(store: MySqlStore) -> Result<Self, StoreError> {
+        let (store, runtime) = (Arc::new(store), Runtime::new().expect("a runtime"));
         let epoch = runtime.block_on(store.acquire(SHARD, "a test".to_owned()))?;
         Ok(Owner { store, runtime, epoch, sequence: 0, number: 0 })
+    }
+
+    /// So many jobs are there already.
+    pub(crate) fn skip(&mut self, jobs: u64) {
+        self.number += jobs;
     }
 
     /// The next batch: so many new jobs, each with a payload of this size.

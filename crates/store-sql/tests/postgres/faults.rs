@@ -2,7 +2,6 @@
 //! there, once, and what was not can be repeated.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use futures::executor::block_on;
@@ -16,7 +15,7 @@ use hence_testkit::{Postgres, until};
 
 use crate::proxy::{Mishap, Proxy};
 use crate::support::{
-    Case, Owner, SHARD, at, finished, fresh_schema, job, open, put, short_slots, waiting,
+    Case, Owner, PATIENCE, SHARD, at, finished, fresh_schema, job, open, put, short_slots, waiting,
 };
 
 pub(crate) const CASES: [(&str, suite::Case); 8] = [
@@ -29,9 +28,6 @@ pub(crate) const CASES: [(&str, suite::Case); 8] = [
     ("a_read_only_server_is_waited_for", a_read_only_server_is_waited_for),
     ("a_missing_right_is_named", a_missing_right_is_named),
 ];
-
-/// How long anything may take on a busy machine.
-const PATIENCE: Duration = Duration::from_mins(1);
 
 /// Repeats the same batch until it is acknowledged, as an owner does.
 fn insist(store: &PostgresStore, batch: &ShardBatch) -> Result<()> {
@@ -179,10 +175,12 @@ fn reads_wait_for_a_connection_within_bounds() -> Result<Ended> {
     let (client, connection) =
         runtime.block_on(tokio_postgres::connect(case.server_url(), tokio_postgres::NoTls))?;
     let _connection = runtime.spawn(connection);
-    let lock = case.text("BEGIN; LOCK TABLE @queues IN ACCESS EXCLUSIVE MODE");
+    let lock = case.text("BEGIN; LOCK TABLE @attempts IN ACCESS EXCLUSIVE MODE");
     runtime.block_on(client.batch_execute(&lock))?;
     let beyond = 50;
-    let reads: Vec<_> = (0..READS_WAITING_MAX + 1 + beyond).map(|_| store.recover(SHARD)).collect();
+    // One statement each: all of them come to their turn before a call has taken too long.
+    let read = |_| store.attempts(SHARD, job(1).number);
+    let reads: Vec<_> = (0..READS_WAITING_MAX + 1 + beyond).map(read).collect();
     // A commit goes on meanwhile: it has a connection of its own.
     owner.commit(vec![put(2, 100)])?;
     runtime.block_on(client.batch_execute("ROLLBACK"))?;

@@ -6,6 +6,7 @@ mod proxy;
 mod speed;
 mod support;
 mod tables;
+mod tls;
 mod turn;
 
 use std::process::ExitCode;
@@ -13,7 +14,7 @@ use std::process::ExitCode;
 use hence_testkit::suite::{run_trials, trial};
 
 fn main() -> ExitCode {
-    let cases = turn::CASES.into_iter().chain(faults::CASES).chain(tables::CASES);
+    let cases = turn::CASES.into_iter().chain(faults::CASES).chain(tables::CASES).chain(tls::CASES);
     let trials = cases.map(|(name, case)| trial(name.to_string(), case));
     let measures = speed::CASES.into_iter();
     let measures =

@@ -3,6 +3,7 @@
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use bytes::Bytes;
@@ -19,6 +20,9 @@ use hence_store::{ShardBatch, Store, StoreError};
 use hence_store_sql::Slots;
 use hence_store_sql::postgres::{self, Options, PostgresStore};
 use hence_testkit::Postgres;
+
+/// How long anything may take on a busy machine.
+pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
 
 /// The only shard of most cases.
 pub(crate) const SHARD: ShardId = ShardId(0);

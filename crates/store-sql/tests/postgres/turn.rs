@@ -7,15 +7,19 @@ use hence_core::job::{JobState, Outcome};
 use hence_store::{Filter, ListRequest, Store};
 use hence_store_sql::postgres::PostgresStore;
 use hence_testkit::suite::{self, Ended};
+use hence_testkit::until;
 
 use crate::support::{
-    Case, Owner, SHARD, at, finished, granted, job, put, queue, retried, short_slots, waiting,
+    Case, Owner, PATIENCE, SHARD, at, finished, granted, job, open, put, queue, retried,
+    short_slots, waiting,
 };
 
-pub(crate) const CASES: [(&str, suite::Case); 8] = [
+pub(crate) const CASES: [(&str, suite::Case); 10] = [
     ("what_is_over_is_dropped_and_nothing_else", what_is_over_is_dropped_and_nothing_else),
     ("late_and_far_jobs_survive_every_turn", late_and_far_jobs_survive_every_turn),
     ("leases_and_counts_are_carried_over_eras", leases_and_counts_are_carried_over_eras),
+    ("a_turn_looks_at_no_job_that_is_over", a_turn_looks_at_no_job_that_is_over),
+    ("leases_of_former_owners_are_carried", leases_of_former_owners_are_carried),
     ("a_long_pause_is_made_up_for", a_long_pause_is_made_up_for),
     ("many_late_jobs_are_carried_in_parts", many_late_jobs_are_carried_in_parts),
     ("a_node_that_did_not_turn_the_era_finds_all", a_node_that_did_not_turn_the_era_finds_all),
@@ -102,6 +106,75 @@ fn leases_and_counts_are_carried_over_eras() -> Result<Ended> {
     ensure!(waiting(&store)? == [2], "and goes on waiting");
     let rows = case.count("SELECT count(*) FROM @commits")?;
     ensure!(rows == 1, "rows of commits: {rows}");
+    Ok(Ended::Passed)
+}
+
+/// Each owner knows of the leases of those before it what it read at its start, or nothing.
+fn leases_of_former_owners_are_carried() -> Result<Ended> {
+    let case = Case::new()?;
+    let active = |store: &PostgresStore| -> Result<Vec<u64>> {
+        let found = block_on(store.recover(SHARD)).context("recover")?.active;
+        ensure!(found.iter().all(|live| live.lease.is_some()), "it runs without a lease");
+        Ok(found.iter().map(|live| live.job.number.0).collect())
+    };
+    let first = case.open(short_slots())?;
+    let mut owner = Owner::new(&first)?;
+    owner.commit((1..=6).map(|number| put(number, 100)).collect())?;
+    owner.commit(vec![granted([(1, 100), (2, 100), (3, 100)], 10)])?;
+    owner.commit(vec![finished(3, 100, Outcome::Succeeded, 1_000_000)])?;
+    let second = case.open(short_slots())?;
+    let mut owner = Owner::new(&second)?;
+    ensure!(active(&second)? == [1, 2]);
+    owner.commit(vec![finished(2, 100, Outcome::Succeeded, 1_000_000)])?;
+    owner.commit(vec![granted([(4, 100)], 20)])?;
+    turn(&second, 3_000)?;
+    ensure!(active(&second)? == [1, 4], "after a turn: {:?}", active(&second)?);
+    // This one does not look before it goes on.
+    let third = case.open(short_slots())?;
+    let mut owner = Owner::new(&third)?;
+    owner.commit(vec![granted([(5, 100)], 30)])?;
+    owner.commit(vec![finished(4, 100, Outcome::Succeeded, 1_000_000)])?;
+    turn(&third, 6_000)?;
+    ensure!(active(&third)? == [1, 5], "after a second turn: {:?}", active(&third)?);
+    // What was carried is not taken for its own.
+    owner.commit(vec![granted([(6, 100)], 40)])?;
+    turn(&third, 7_500)?;
+    ensure!(active(&third)? == [1, 5, 6], "after one more: {:?}", active(&third)?);
+    // And this one is nobody's owner, and knows only what is written.
+    let stranger = case.open(short_slots())?;
+    turn(&stranger, 9_000)?;
+    ensure!(active(&stranger)? == [1, 5, 6], "after the last: {:?}", active(&stranger)?);
+    Ok(Ended::Passed)
+}
+
+/// At a few hundred jobs a second, looking at each once more took longer than a turn may take, and
+/// no era came to its end.
+fn a_turn_looks_at_no_job_that_is_over() -> Result<Ended> {
+    const JOBS: u64 = 3_000;
+    let case = Case::new()?;
+    let url = format!("{}&application_name={}", case.url, case.schema());
+    let store = open(&url, short_slots(), at(0))?;
+    let mut owner = Owner::new(&store)?;
+    owner.commit((1..=JOBS).map(|number| put(number, 5_000)).collect())?;
+    owner.commit(vec![granted((1..=JOBS).map(|number| (number, 5_000)), 10)])?;
+    let ends = (2..=JOBS).map(|n| finished(n, 5_000, Outcome::Succeeded, 1_000_000));
+    owner.commit(ends.collect())?;
+    turn(&store, 2_000)?;
+    let active = block_on(store.recover(SHARD))?.active;
+    ensure!(active.len() == 1 && active[0].lease.is_some(), "{} run", active.len());
+    drop(store);
+    // A connection tells what it did when it ends.
+    let open = format!(
+        "SELECT count(*) FROM pg_stat_activity WHERE application_name = '{}'",
+        case.schema()
+    );
+    let ended = until(PATIENCE, || (case.count(&open).ok()? == 0).then_some(()));
+    ended.context("connections outlive their store")?;
+    let looks = case.count(
+        "SELECT sum(seq_scan + idx_scan)::bigint FROM pg_stat_user_tables s \
+         WHERE s.schemaname || '.' = '@' AND relname ~ '^(jobs|gone)'",
+    )?;
+    ensure!(looks < JOBS / 10, "tables of jobs were looked into {looks} times");
     Ok(Ended::Passed)
 }
 

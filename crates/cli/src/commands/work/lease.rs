@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::api::{Api, Path};
 use crate::clock::{self, Instant};
-use crate::failure::{Exit, Failure};
+use crate::failure::Failure;
 use crate::wire::{Deliveries, Delivery};
 
 /// How often the end of a job is told to a server that does not answer, before it is left to the
@@ -74,7 +74,7 @@ impl Leases {
         match self.api.post(&lease_path(token, "extend"), &json!({"lease": span(self.lease)})).await
         {
             Ok(_) => Ok(Some(asked + self.lease)),
-            Err(failure) if failure.exit == Exit::Unreachable => Err(failure),
+            Err(failure) if failure.is_passing() => Err(failure),
             Err(_) => Ok(None),
         }
     }
@@ -106,7 +106,7 @@ impl Leases {
         let mut tries = 1;
         loop {
             match self.api.post(&lease_path(token, verb), body).await {
-                Err(failure) if failure.exit == Exit::Unreachable && tries < REPORT_TRIES => {
+                Err(failure) if failure.is_passing() && tries < REPORT_TRIES => {
                     clock::sleep(Duration::from_millis(200) * 2u32.pow(tries)).await;
                     tries += 1;
                 }

@@ -16,7 +16,7 @@ use tokio::task::JoinSet;
 use self::lease::{Leases, Verdict};
 use crate::api::Api;
 use crate::clock;
-use crate::failure::{Exit, Failure};
+use crate::failure::Failure;
 use crate::output::Output;
 use crate::words::{self, parse_span};
 
@@ -218,9 +218,7 @@ impl Worker {
         answer: Result<Vec<lease::Leased>, Failure>,
     ) -> Result<Vec<lease::Leased>, Failure> {
         match answer {
-            Err(failure)
-                if failure.exit == Exit::Unreachable && !self.work.once && !self.work.drain =>
-            {
+            Err(failure) if failure.is_passing() && !self.work.once && !self.work.drain => {
                 self.output.warn(&failure.message);
                 clock::sleep(PAUSE).await;
                 Ok(Vec::new())

@@ -1,6 +1,7 @@
 //! A store that does what the test says: passes a commit on, fails it before or after it was
 //! made, or keeps it waiting.
 
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -65,6 +66,8 @@ pub(crate) struct Scripted {
     reads_fail: Mutex<Option<ErrorKind>>,
     full: AtomicBool,
     broken: Mutex<Option<ErrorKind>>,
+    /// What whoever asks for the shard is refused with, one after the other.
+    taken: Mutex<VecDeque<ErrorKind>>,
 }
 
 impl Scripted {
@@ -79,6 +82,7 @@ impl Scripted {
             reads_fail: Mutex::default(),
             full: AtomicBool::new(false),
             broken: Mutex::default(),
+            taken: Mutex::default(),
         })
     }
 
@@ -102,6 +106,11 @@ impl Scripted {
     /// It fails by itself, with nobody calling it.
     pub(crate) fn break_down(&self, kind: ErrorKind) {
         *self.broken.lock().unwrap() = Some(kind);
+    }
+
+    /// Whoever asks for the shard is refused so, one after the other.
+    pub(crate) fn refuse_shard(&self, kinds: impl IntoIterator<Item = ErrorKind>) {
+        self.taken.lock().unwrap().extend(kinds);
     }
 
     pub(crate) fn commits(&self) -> usize {
@@ -194,6 +203,9 @@ impl Store for Scripted {
     }
 
     fn acquire(&self, shard: ShardId, node: String) -> Answer<'_, Epoch> {
+        if let Some(kind) = self.taken.lock().unwrap().pop_front() {
+            return std::future::ready(Err(told(kind))).boxed();
+        }
         self.inner.acquire(shard, node)
     }
 

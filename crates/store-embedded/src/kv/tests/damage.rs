@@ -211,6 +211,22 @@ fn a_newer_version_is_refused_by_name() {
     assert!(matches!(refused, Error::Version { found: 9, supported: 1, .. }));
 }
 
+/// Seed 623734 of the simulator: the mirror brought back what had been written in the meantime.
+#[test]
+fn what_went_astray_twice_is_put_right_as_it_was_written_last() {
+    let disk = FakeDisk::new();
+    let path = dir().join("a.log");
+    let file = disk.create(&path).expect("creates");
+    file.write_at(b"aaaa", 0).expect("writes");
+    for (seed, bytes) in [b"bbbb", b"aaaa"].into_iter().enumerate() {
+        disk.misdirect("a.log", seed as u64);
+        file.write_at(bytes, 0).expect("is said to be written");
+    }
+    assert_eq!(disk.misdirected(), 2);
+    disk.put_right();
+    assert_eq!(disk.content(&path).as_deref(), Some(&b"aaaa"[..]));
+}
+
 #[test]
 fn a_write_that_went_astray_is_named_or_harmless() {
     const MORE: usize = 12;
