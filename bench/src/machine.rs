@@ -135,12 +135,40 @@ pub(crate) fn rss_bytes(pid: u32) -> Result<u64> {
 
 /// Processor time of a process so far.
 pub(crate) fn cpu_time(pid: u32) -> Result<Duration> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
-    // The name may hold anything, but ends with the last parenthesis.
-    let rest = stat.rsplit_once(')').context("no name")?.1;
-    let mut ticks = 0;
-    for field in rest.split_whitespace().skip(11).take(2) {
-        ticks += field.parse::<u64>()?;
+    Ok(stat(&format!("/proc/{pid}/stat"))?.own)
+}
+
+/// Processor time of a process and its children so far, those that have ended included.
+pub(crate) fn family_cpu_time(pid: u32) -> Result<Duration> {
+    let parent = stat(&format!("/proc/{pid}/stat"))?;
+    let mut sum = parent.own + parent.of_ended_children;
+    for entry in fs::read_dir("/proc")?.flatten() {
+        let path = entry.path().join("stat");
+        // Not every entry is a process, and one that is may have ended meanwhile.
+        if let Ok(child) = stat(&path.to_string_lossy())
+            && child.parent == pid
+        {
+            sum += child.own;
+        }
     }
-    Ok(Duration::from_millis(ticks * 10))
+    Ok(sum)
+}
+
+struct Stat {
+    parent: u32,
+    own: Duration,
+    of_ended_children: Duration,
+}
+
+fn stat(path: &str) -> Result<Stat> {
+    let text = fs::read_to_string(path)?;
+    // The name may hold anything, but ends with the last parenthesis.
+    let rest = text.rsplit_once(')').context("no name")?.1;
+    let fields: Vec<&str> = rest.split_whitespace().collect();
+    let number = |at: usize| -> Result<u64> { Ok(fields.get(at).context("no field")?.parse()?) };
+    let ticks = |at: usize| -> Result<Duration> {
+        Ok(Duration::from_millis((number(at)? + number(at + 1)?) * 10))
+    };
+    let parent = u32::try_from(number(1)?)?;
+    Ok(Stat { parent, own: ticks(11)?, of_ended_children: ticks(13)? })
 }

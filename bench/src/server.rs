@@ -30,19 +30,32 @@ impl Server {
 
     /// Starts the binary on this directory, with these variables.
     pub(crate) fn start_with(data: &Path, env: &[(&str, &str)]) -> Result<Self> {
+        let mut command = Command::new(binary()?);
+        command.arg("serve").arg("--data").arg(data).envs(env.iter().copied());
+        let server = Server::run(&mut command)?;
+        settle(data);
+        Ok(server)
+    }
+
+    /// Starts the binary on a database, logging warnings only.
+    pub(crate) fn start_in(url: &str) -> Result<Self> {
+        let mut command = Command::new(binary()?);
+        command.args(["serve", "--store", url, "--require-tier", "durable"]);
+        Server::run(command.env("HENCE_LOG", "warn"))
+    }
+
+    fn run(command: &mut Command) -> Result<Self> {
         let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
         let address = SocketAddr::from(([127, 0, 0, 1], port));
         let started = Instant::now();
-        let mut command = Command::new(binary()?);
-        command.args(["serve", "--listen", &address.to_string(), "--data"]).arg(data);
-        let mut child = quiet(command.envs(env.iter().copied())).spawn()?;
+        command.args(["--listen", &address.to_string()]);
+        let mut child = quiet(command).spawn()?;
         while started.elapsed() < READY_WITHIN {
             if let Some(status) = child.try_wait()? {
                 bail!("hence ended with {status}");
             }
             if call(address, "GET", "/ready", None).is_ok_and(|(status, _)| status == 200) {
                 let ready_after = started.elapsed();
-                settle(data);
                 return Ok(Server { child, address, ready_after });
             }
             std::thread::sleep(Duration::from_millis(2));

@@ -87,6 +87,11 @@ impl MariaDb {
         sql::ask(&mut client, text)
     }
 
+    /// The number of its process.
+    pub fn pid(&self) -> Result<u32> {
+        self.place.own("measured")?.process().pid()
+    }
+
     /// Asks it to end as an operator does.
     pub fn stop(&self) -> Result<()> {
         self.place.stop(Signal::TERM)

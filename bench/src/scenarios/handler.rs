@@ -1,7 +1,6 @@
 //! The library in one process: submitted, made durable, handed to a handler, its success made
 //! durable.
 
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -12,6 +11,7 @@ use futures::future::try_join_all;
 use hence::{Client, Hence, NewJob};
 use hence_core::input::Report as Outcome;
 use hence_delivery::local::HandlerFn;
+use hence_store::Store;
 
 use super::threads;
 use crate::Scale;
@@ -29,7 +29,7 @@ pub(crate) fn run(report: &mut Report, scale: Scale) -> Result<()> {
         let keep = retention.starts_with("kept");
         let before = cpu_time(std::process::id())?;
         let count = scale.of(400_000);
-        let rate = runtime.block_on(end_to_end(dir.path(), count, keep))?;
+        let rate = runtime.block_on(end_to_end(jobs::open(dir.path())?, count, keep))?;
         let spent = cpu_time(std::process::id())?.saturating_sub(before);
         let what = format!("submit, run, finish; {retention}");
         report.figure(&what, rate, "jobs/s", if keep { ">= 250 k/s" } else { "" });
@@ -39,20 +39,21 @@ pub(crate) fn run(report: &mut Report, scale: Scale) -> Result<()> {
     Ok(())
 }
 
-/// A library on this directory, with this handler under the name `work`.
-pub(crate) async fn start(dir: &Path, handler: HandlerFn) -> Result<Hence> {
-    let builder = Hence::builder(jobs::open(dir)?).handler_fn("work", handler).map_err(refused)?;
+/// A library on this store, with this handler under the name `work`.
+pub(crate) async fn start(store: Arc<dyn Store>, handler: HandlerFn) -> Result<Hence> {
+    let builder = Hence::builder(store).handler_fn("work", handler).map_err(refused)?;
     Ok(builder.start().await?)
 }
 
-async fn end_to_end(dir: &Path, count: usize, keep: bool) -> Result<f64> {
+/// Jobs a second, from the first submission until the last is recorded as done.
+pub(crate) async fn end_to_end(store: Arc<dyn Store>, count: usize, keep: bool) -> Result<f64> {
     let done = Arc::new(AtomicUsize::new(0));
     let counter = Arc::clone(&done);
     let handler: HandlerFn = Arc::new(move |_, _| {
         counter.fetch_add(1, Ordering::Relaxed);
         async { Outcome::Succeeded { result: None } }.boxed()
     });
-    let hence = start(dir, handler).await?;
+    let hence = start(store, handler).await?;
     let started = Instant::now();
     let producers = (0..PRODUCERS).map(|_| {
         let client = hence.client();

@@ -14,6 +14,7 @@ use hence::NewJob;
 use hence_core::input::Report as Outcome;
 use hence_core::time::Timestamp;
 use hence_delivery::local::HandlerFn;
+use hence_store::Store;
 use serde_json::json;
 
 use super::handler::start;
@@ -21,7 +22,7 @@ use super::pull::{ack, preload, values_of};
 use super::{one_thread, threads};
 use crate::Scale;
 use crate::http_load::{Connection, post};
-use crate::jobs::refused;
+use crate::jobs::{self, refused};
 use crate::machine::{Lateness, noise, now_ms, now_us};
 use crate::report::Report;
 use crate::server::Server;
@@ -87,6 +88,10 @@ fn took(dues: &Dues, last_us: i64) -> Duration {
 }
 
 pub(crate) fn to_handler(dir: &Path, count: usize, span_ms: i64) -> Result<Herd> {
+    to_handler_of(jobs::open(dir)?, count, span_ms)
+}
+
+pub(crate) fn to_handler_of(store: Arc<dyn Store>, count: usize, span_ms: i64) -> Result<Herd> {
     let runtime = threads()?;
     let lateness = Arc::new(Mutex::new(Lateness::new()));
     let last = Arc::new(AtomicI64::new(0));
@@ -99,7 +104,7 @@ pub(crate) fn to_handler(dir: &Path, count: usize, span_ms: i64) -> Result<Herd>
         async { Outcome::Succeeded { result: None } }.boxed()
     });
     let dues = runtime.block_on(async {
-        let hence = start(dir, handler).await?;
+        let hence = start(store, handler).await?;
         let dues = dues(count, span_ms);
         let job = NewJob::handler("work").map_err(refused)?;
         for first in (0..count).step_by(1_000) {
@@ -125,14 +130,13 @@ pub(crate) fn to_handler(dir: &Path, count: usize, span_ms: i64) -> Result<Herd>
 }
 
 pub(crate) fn to_workers(dir: &Path, count: usize, span_ms: i64) -> Result<Herd> {
+    to_workers_of(&Server::start(dir)?, count, span_ms)
+}
+
+pub(crate) fn to_workers_of(server: &Server, count: usize, span_ms: i64) -> Result<Herd> {
     let runtime = one_thread()?;
-    let server = Server::start(dir)?;
     let dues = dues(count, span_ms);
-    preload(
-        &server,
-        count,
-        &|n| json!({"at": dues.of(n), "payload_text": dues.of(n).to_string()}),
-    )?;
+    preload(server, count, &|n| json!({"at": dues.of(n), "payload_text": dues.of(n).to_string()}))?;
     let (lateness, last_us) = runtime.block_on(pull(server.address, count))?;
     Ok(Herd { lateness, took: took(&dues, last_us) })
 }

@@ -1,11 +1,14 @@
 //! What is measured.
 
+mod database;
 mod engine;
 mod handler;
 mod herd;
 mod idle;
 mod lateness;
 mod many;
+mod mysql;
+mod postgres;
 mod pull;
 mod push;
 mod submit;
@@ -34,6 +37,12 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
     Scenario { name: "herd", what: "50,000 jobs at one instant, and over 10 s", run: herd::run },
     Scenario { name: "lateness", what: "5,000 jobs/s while 1 M are pending", run: lateness::run },
     Scenario { name: "five-million", what: "5 M pending jobs: open and memory", run: many::run },
+    Scenario {
+        name: "postgres",
+        what: "on PostgreSQL, beside its peers there",
+        run: postgres::run,
+    },
+    Scenario { name: "mysql", what: "on MariaDB", run: mysql::run },
     Scenario { name: "idle", what: "a server with nothing to do", run: idle::run },
 ];
 

@@ -15,15 +15,17 @@ use crate::machine::{ROUNDS, in_turns, median};
 use crate::report::{Report, Row};
 use crate::server::Server;
 
-const PATH: &str = "/v1/jobs";
+/// Where jobs are submitted.
+pub(crate) const PATH: &str = "/v1/jobs";
 
 /// A job an hour ahead, for a pull worker.
-fn job() -> String {
+pub(crate) fn job() -> String {
     let payload = String::from_utf8_lossy(PAYLOAD);
     format!("{{\"in\":\"1h\",\"payload_text\":\"{payload}\"}}")
 }
 
-fn batch(size: usize) -> String {
+/// So many of them in one request.
+pub(crate) fn batch(size: usize) -> String {
     format!("{{\"jobs\":[{}]}}", vec![job(); size].join(","))
 }
 

@@ -98,6 +98,11 @@ impl Postgres {
         sql::ask(&mut client, text)
     }
 
+    /// The number of its first process; the others are its children.
+    pub fn pid(&self) -> Result<u32> {
+        self.place.own("measured")?.process().pid()
+    }
+
     /// Asks it to end as an operator does: connections are closed, a checkpoint is written.
     pub fn stop(&self) -> Result<()> {
         self.place.stop(FAST_SHUTDOWN)
