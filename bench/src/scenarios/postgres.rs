@@ -1,5 +1,5 @@
-//! Hence on PostgreSQL, the raw server, and the peers that live in one: all on the same server, each
-//! in a database of its own, one after the other.
+//! Hence on PostgreSQL, the raw server, and the peers that live in one: all on the same server,
+//! each in a database of its own, one after the other.
 
 use std::time::Duration;
 
@@ -13,8 +13,8 @@ use crate::peers::{self, Measured, PEERS, Peer};
 use crate::raw_postgres::RawPostgres;
 use crate::report::{Report, Row};
 
-/// Durable as it comes (fsync, synchronous_commit and full_page_writes are on); memory and log for a
-/// machine that does more than run tests.
+/// Durable as it comes (fsync, synchronous_commit and full_page_writes are on); memory and log for
+/// a machine that does more than run tests.
 const SETTINGS: [&str; 4] =
     ["shared_buffers = '1GB'", "max_wal_size = '8GB'", "max_connections = 200", "jit = off"];
 

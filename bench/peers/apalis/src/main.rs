@@ -1,5 +1,5 @@
-//! apalis on PostgreSQL. Settings as in its own example: large batches, no second lock of a job that
-//! was fetched, and workers that are woken by notifications; with several workers, and a look
+//! apalis on PostgreSQL. Settings as in its own example: large batches, no second lock of a job
+//! that was fetched, and workers that are woken by notifications; with several workers, and a look
 //! twice a second for what was scheduled.
 
 use std::sync::Arc;
