@@ -18,7 +18,7 @@ use crate::api::Api;
 use crate::clock;
 
 /// How long a start may take. A debug build on a busy machine is slow; a hang is longer.
-const READY_WITHIN: Duration = Duration::from_secs(30);
+const READY_WITHIN: Duration = Duration::from_mins(1);
 
 /// How long a command that is not a server may take.
 const ENDS_WITHIN: Duration = Duration::from_mins(1);

@@ -15,9 +15,9 @@ use crate::commands::serve::LISTENING;
 use crate::failure::Failure;
 
 /// A server with an empty store starts in milliseconds; on a busy machine it may take longer.
-const STARTS_WITHIN: Duration = Duration::from_secs(5);
+const STARTS_WITHIN: Duration = Duration::from_secs(20);
 /// A graceful stop with nothing under way.
-const STOPS_WITHIN: Duration = Duration::from_secs(5);
+const STOPS_WITHIN: Duration = Duration::from_secs(20);
 
 pub(super) struct Server {
     child: Child,
