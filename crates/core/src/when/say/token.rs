@@ -265,7 +265,8 @@ fn parse_bare_offset(cursor: &mut Cursor<'_>) -> Option<Offset> {
     }
     while cursor.is_glued() && (cursor.number().is_some() || cursor.sign(":")) {}
     let span = cursor.span_from(mark);
-    let offset = parse_offset(&cursor.text[span]);
+    // Seconds are for dates of history, not for words: what they come to could not be read again.
+    let offset = parse_offset(&cursor.text[span]).filter(|offset| offset.seconds() % 60 == 0);
     if offset.is_none() {
         cursor.back_to(mark);
     }
