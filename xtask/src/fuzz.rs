@@ -31,6 +31,10 @@ const LIMITS: [&str; 3] = ["-timeout=5", "-rss_limit_mb=1024", "-malloc_limit_mb
 /// Seconds for each target when nothing is said: enough to notice what was broken today.
 const SECONDS_DEFAULT: u32 = 60;
 
+/// The chances of the short run: the same for every change, so that a change is judged by what it
+/// did and not by its luck. `cargo xtask fuzz` takes new ones each time.
+const SHORT_SEED: u32 = 1;
+
 /// What was asked for.
 #[derive(Debug, PartialEq, Eq)]
 struct Asked<'a> {
@@ -60,7 +64,7 @@ pub(crate) fn command(root: &Path, args: &[&str]) -> Result<bool> {
     let chosen: Vec<&String> = names.iter().filter(is_chosen).collect();
     let mut fallen = Vec::new();
     for name in &chosen {
-        if let Err(error) = fuzz(root, &runner, name, asked.seconds) {
+        if let Err(error) = fuzz(root, &runner, name, asked.seconds, None) {
             println!("fuzz {name} ... FAILED: {error:#}");
             fallen.push(name);
             continue;
@@ -84,7 +88,7 @@ pub(crate) fn short(root: &Path, seconds: u32) -> Result<Vec<String>> {
         for _ in 0..thread::available_parallelism().map_or(1, NonZero::get) {
             scope.spawn(|| {
                 while let Some(name) = next() {
-                    if let Err(error) = fuzz(root, &runner, &name, seconds) {
+                    if let Err(error) = fuzz(root, &runner, &name, seconds, Some(SHORT_SEED)) {
                         let mut fallen = fallen.lock().unwrap_or_else(PoisonError::into_inner);
                         fallen.push(format!("{name}: {error:#}"));
                     }
@@ -142,12 +146,13 @@ fn targets(root: &Path) -> Result<Vec<String>> {
 }
 
 /// Runs one target; what it finds new goes to a directory under `target`, so does what fells it.
-fn fuzz(root: &Path, runner: &Path, name: &str, seconds: u32) -> Result<()> {
+fn fuzz(root: &Path, runner: &Path, name: &str, seconds: u32, seed: Option<u32>) -> Result<()> {
     let found = found_dir(root, name)?;
     let log = found.with_extension("log");
     let mut command = Command::new(runner);
     command.env("HENCE_FUZZ_TARGET", name).current_dir(root).args(LIMITS);
     command.arg(format!("-max_total_time={seconds}"));
+    command.args(seed.map(|seed| format!("-seed={seed}")));
     command.arg("-print_final_stats=1");
     command.arg(format!("-artifact_prefix={}/", found.with_extension("fells").display()));
     fs::create_dir_all(found.with_extension("fells"))?;

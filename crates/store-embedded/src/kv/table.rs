@@ -45,6 +45,9 @@ impl Table {
             return Err(Error::corrupt(&path, footer_at, "the footer is that of another table"));
         }
         let (filter, index) = read_filter_and_index(&*file, &path, &footer)?;
+        if footer.meta.entries != index.entries() {
+            return Err(Error::corrupt(&path, footer_at, "the footer counts other entries"));
+        }
         Ok(Table { meta: footer.meta, path, file, index, filter })
     }
 

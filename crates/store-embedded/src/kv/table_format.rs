@@ -79,6 +79,16 @@ pub(super) fn table_number(name: &str) -> Option<u64> {
     (format!("{number:010}") == digits).then_some(number)
 }
 
+impl TableMeta {
+    /// Whether the counts can be true of any table; if so they can be reckoned with.
+    fn adds_up(&self) -> bool {
+        let sequences = [self.first_sequence, self.last_sequence];
+        self.removed <= self.entries
+            && self.expiring <= self.entries
+            && sequences.iter().all(|sequence| *sequence <= NUMBER_MAX)
+    }
+}
+
 impl Index {
     pub(super) fn push(&mut self, offset: u64, bytes: u32, entries: u32, last_key: &[u8]) {
         self.keys.extend_from_slice(last_key);
@@ -101,6 +111,11 @@ impl Index {
             }
         }
         low
+    }
+
+    /// The entries of all blocks.
+    pub(super) fn entries(&self) -> u64 {
+        self.blocks.iter().map(|block| u64::from(block.entries)).sum()
     }
 
     pub(super) fn bytes(&self) -> usize {
@@ -191,6 +206,9 @@ impl Footer {
         let total = parts.iter().try_fold(FOOTER_BYTES as u64, |sum, part| sum.checked_add(*part));
         if total != Some(file_bytes) {
             return Err(Error::corrupt(path, at, "the table's length is not what it says"));
+        }
+        if !decoded.meta.adds_up() {
+            return Err(Error::corrupt(path, at, "the table's counts do not add up"));
         }
         Ok(decoded)
     }

@@ -2,7 +2,8 @@
 
 use super::*;
 use crate::kv::disk::Disk;
-use crate::kv::{Report, check};
+use crate::kv::table_format::FOOTER_BYTES;
+use crate::kv::{Report, check, repair};
 
 fn log_path(number: u64) -> std::path::PathBuf {
     dir().join(format!("{number:010}.log"))
@@ -209,6 +210,37 @@ fn a_newer_version_is_refused_by_name() {
     disk.set_content(&path, &content);
     let refused = open(&disk).map(|_| ()).expect_err("too new");
     assert!(matches!(refused, Error::Version { found: 9, supported: 1, .. }));
+}
+
+/// Fuzzing found a table with more removals than entries: three times as many was more than a
+/// number holds.
+#[test]
+fn counts_that_do_not_add_up_are_refused_and_mended() {
+    let disk = FakeDisk::new();
+    let kv = open_new(&disk);
+    run_commits(&kv, 12);
+    kv.compact().expect("merges");
+    let expected = contents(&kv).expect("reads");
+    drop(kv);
+    let [path] = files(&disk, ".table").try_into().expect("one table");
+    let whole = disk.content(&path).expect("a table");
+    let fields = [("entries", 40), ("removed", 48), ("first", 56), ("last", 64), ("expiring", 72)];
+    for (field, at) in fields {
+        let damaged = disk.fork();
+        let mut content = whole.clone();
+        let (_, footer) = content.split_at_mut(whole.len() - FOOTER_BYTES);
+        footer[at..at + 8].copy_from_slice(&(u64::MAX / 2).to_le_bytes());
+        let checksum = crc32c::crc32c_append(crc32c::crc32c(&footer[..12]), &footer[16..]);
+        footer[12..16].copy_from_slice(&checksum.to_le_bytes());
+        damaged.set_content(&path, &content);
+        let refused = open(&damaged).map(|_| ()).expect_err(field);
+        assert!(matches!(&refused, Error::Corrupt { file, .. } if *file == path), "{refused}");
+        assert!(!report(&damaged).findings.is_empty(), "{field}");
+        let shared: Arc<dyn Disk> = Arc::new(damaged.clone());
+        repair(dir(), &shared).expect(field);
+        let (kv, _) = open(&damaged).expect(field);
+        assert_eq!(contents(&kv).expect("reads"), expected, "{field}");
+    }
 }
 
 /// Seed 623734 of the simulator: the mirror brought back what had been written in the meantime.
