@@ -73,6 +73,9 @@ pub const DROP_WAIT_MILLIS_MAX: u64 = 100;
 /// Payloads and results sent in one statement: PostgreSQL takes a gigabyte at most, and what is
 /// sent is held twice.
 pub const STATEMENT_BYTES_MAX: usize = 64 * 1024 * 1024;
+/// Rows of one table from which on they are copied and not sent in arrays: a row costs PostgreSQL
+/// a third less then, and the commit a round trip more.
+pub const COPY_ROWS_MIN: usize = 64;
 /// Slots read in the first step of a walk; each further step reads twice as many.
 pub const WALK_SLOTS_FIRST: i64 = 1;
 /// Queues of which each commit says where their waiting jobs begin: some sixty bytes each.

@@ -1,7 +1,9 @@
 //! Commits: one connection, one after the other, each in one round trip.
 //!
 //! All statements of a commit are sent at once. The first one for each shard is the fence; when it
-//! refuses, everything behind it fails, and the transaction is rolled back whole.
+//! refuses, everything behind it fails, and the transaction is rolled back whole. Only rows that
+//! are copied come before it: a server that waits for rows cannot be told to give up, and must not
+//! hold the lock of a shard meanwhile.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -14,6 +16,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio_postgres::Error;
 
 use super::bind::{self, Request};
+use super::copy::Copied;
 use super::error::{self, failed};
 use super::session::{Prepared, Session, pipelined};
 use super::shared::Shared;
@@ -65,8 +68,7 @@ async fn commit(
         if drafts.is_empty() {
             return Ok(());
         }
-        let session = open(shared, session).await?;
-        match attempt(shared, session, &drafts).await? {
+        match attempt(shared, open(shared, session).await?, &drafts).await? {
             Outcome::Committed => {
                 for draft in &drafts {
                     note(shared, draft);
@@ -80,6 +82,8 @@ async fn commit(
             }
             Outcome::Moved(shard) => shared.forget_layout(shard),
         }
+        // Rows that were to be copied may still be on their way.
+        *session = None;
     }
     Err(StoreError::new(ErrorKind::Unavailable, "commit: its shards did not come to rest"))
 }
@@ -109,21 +113,40 @@ enum Outcome {
     Moved(ShardId),
 }
 
+/// One part of a commit.
+enum Part<'a> {
+    Copied(Copied),
+    Bound(Request<'a>),
+}
+
+impl Part<'_> {
+    fn sql(&self) -> &'static str {
+        match self {
+            Part::Copied(copied) => copied.sql,
+            Part::Bound(request) => request.sql,
+        }
+    }
+}
+
 async fn attempt(
     shared: &Shared,
     session: &Session,
     drafts: &VecDeque<Draft>,
 ) -> Result<Outcome, StoreError> {
-    let mut plan: Vec<(usize, Request<'_>)> = Vec::new();
+    let manner = shared.connector.manner();
+    let (mut plan, mut behind): (Vec<(usize, Part<'_>)>, Vec<_>) = (Vec::new(), Vec::new());
     for (index, draft) in drafts.iter().enumerate() {
         let layout = shared.layout(session, draft.shard).await?;
-        plan.push((index, bind::fence(draft, &layout)));
-        let rows = bind::rows(draft, &layout, shared.swept_until(draft.shard));
-        plan.extend(rows.into_iter().map(|request| (index, request)));
+        let copies = bind::copies(draft, &layout, manner);
+        plan.extend(copies.into_iter().map(|copied| (index, Part::Copied(copied))));
+        behind.push((index, Part::Bound(bind::fence(draft, &layout))));
+        let rows = bind::rows(draft, &layout, shared.swept_until(draft.shard), manner);
+        behind.extend(rows.into_iter().map(|request| (index, Part::Bound(request))));
     }
+    plan.append(&mut behind);
     let mut statements = Vec::with_capacity(plan.len());
-    for (_, request) in &plan {
-        let sql = shared.sql(request.sql);
+    for (_, part) in &plan {
+        let sql = shared.sql(part.sql());
         statements.push(session.prepare(&sql).await.map_err(failed("prepare a commit"))?);
     }
     let mut requests = vec![session.run("BEGIN").boxed()];
@@ -142,9 +165,14 @@ async fn attempt(
 fn send<'a>(
     session: &'a Session,
     statement: &'a Prepared,
-    request: &'a Request<'_>,
+    part: &'a Part<'_>,
 ) -> BoxFuture<'a, Result<(), Error>> {
     async move {
+        let request = match part {
+            // The bytes are shared, not copied.
+            Part::Copied(copied) => return session.copy(statement, copied.rows.clone()).await,
+            Part::Bound(request) => request,
+        };
         let values: Vec<Value<'_>> = request.values.iter().map(|it| &**it as Value<'_>).collect();
         session.execute(statement, &values).await.map(drop)
     }
@@ -160,7 +188,8 @@ fn refused(
     let shard = drafts.get(index).map(|draft| draft.shard).unwrap_or_default();
     match error::code(&refusal) {
         Some(error::REPEATED) => Ok(Outcome::Repeated(index)),
-        Some(error::MOVED) => Ok(Outcome::Moved(shard)),
+        // Rows that came before the fence may have found their partition gone.
+        Some(error::MOVED | error::NO_PARTITION) => Ok(Outcome::Moved(shard)),
         _ => Err(failed("commit")(refusal)),
     }
 }

@@ -8,7 +8,7 @@ use futures::executor::block_on;
 use futures::future::join_all;
 use hence_core::job::Outcome;
 use hence_store::{ErrorKind, Pressure, ShardBatch, Store, StoreError};
-use hence_store_sql::limits::READS_WAITING_MAX;
+use hence_store_sql::limits::{COPY_ROWS_MIN, READS_WAITING_MAX};
 use hence_store_sql::postgres::PostgresStore;
 use hence_testkit::suite::{self, Ended};
 use hence_testkit::{Postgres, until};
@@ -121,33 +121,43 @@ fn behind_a_wire(case: &Case) -> Result<(PostgresStore, Proxy)> {
     Ok((open(&url, short_slots(), at(0))?, proxy))
 }
 
+/// Few rows are sent in arrays, many are copied.
 fn a_commit_whose_answer_is_lost_is_repeated() -> Result<Ended> {
     let case = Case::new()?;
     let (store, proxy) = behind_a_wire(&case)?;
     let mut owner = Owner::new(&store)?;
-    let mut number = 0;
+    let mut last = 0;
     for mishap in [Mishap::CutAfter, Mishap::CutBefore, Mishap::CutAfter, Mishap::CutAfter] {
-        number += 1;
-        let batch = owner.batch(vec![put(number, 100)]);
-        proxy.prepare(mishap);
-        let lost = block_on(store.commit(vec![batch.clone()]));
-        let kind = lost.map_err(|error| error.kind());
-        ensure!(kind == Err(ErrorKind::Unavailable), "{mishap:?}: {kind:?}");
-        insist(&store, &batch)?;
-        ensure!(waiting(&store)? == (1..=number).collect::<Vec<_>>(), "{mishap:?}");
-        let rows = case.count("SELECT count(*) FROM @jobs")?;
-        ensure!(rows == number, "{mishap:?}: {rows} rows of {number} jobs");
+        for many in [1, COPY_ROWS_MIN as u64] {
+            let numbers = last + 1..=last + many;
+            last += many;
+            let batch = owner.batch(numbers.map(|number| put(number, 100)).collect());
+            proxy.prepare(mishap);
+            let lost = block_on(store.commit(vec![batch.clone()]));
+            let kind = lost.map_err(|error| error.kind());
+            ensure!(kind == Err(ErrorKind::Unavailable), "{mishap:?}, {many}: {kind:?}");
+            insist(&store, &batch)?;
+            ensure!(waiting(&store)? == (1..=last).collect::<Vec<_>>(), "{mishap:?}, {many}");
+            let rows = case.count("SELECT count(*) FROM @jobs")?;
+            ensure!(rows == last, "{mishap:?}, {many}: {rows} rows of {last} jobs");
+        }
     }
     Ok(Ended::Passed)
 }
 
 /// Its last commit hangs in the wire, all but the end of it; another takes the shard over.
 fn an_owner_that_stands_still_is_fenced() -> Result<Ended> {
+    [1, COPY_ROWS_MIN as u64].into_iter().try_for_each(stand_still_with)?;
+    Ok(Ended::Passed)
+}
+
+/// So many rows are in the commit that hangs.
+fn stand_still_with(many: u64) -> Result<()> {
     let case = Case::new()?;
     let (paused, proxy) = behind_a_wire(&case)?;
     let mut owner = Owner::new(&paused)?;
     owner.commit(vec![put(1, 100)])?;
-    let hanging = owner.batch(vec![put(2, 100)]);
+    let hanging = owner.batch((2..2 + many).map(|number| put(number, 100)).collect());
     proxy.prepare(Mishap::Hold);
     let answer = paused.commit(vec![hanging.clone()]);
     proxy.await_mishap();
@@ -163,7 +173,7 @@ fn an_owner_that_stands_still_is_fenced() -> Result<Ended> {
     });
     ensure!(fenced == Some(Err(ErrorKind::Fenced)), "repeated: {fenced:?}");
     ensure!(waiting(&other)? == [1], "what was never acknowledged is there");
-    Ok(Ended::Passed)
+    Ok(())
 }
 
 fn reads_wait_for_a_connection_within_bounds() -> Result<Ended> {
@@ -197,21 +207,30 @@ fn a_full_disk_is_told_and_passes() -> Result<Ended> {
     let case = Case::new()?;
     let store = case.open(short_slots())?;
     let mut owner = Owner::new(&store)?;
-    owner.commit(vec![put(1, 100)])?;
     case.ask(
         "CREATE FUNCTION @full() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN \
          RAISE EXCEPTION 'could not extend file: No space left on device' \
-         USING ERRCODE = '53100'; END $$; \
-         CREATE TRIGGER full_disk BEFORE INSERT ON @gone FOR EACH ROW EXECUTE FUNCTION @full()",
+         USING ERRCODE = '53100'; END $$",
     )?;
-    let batch = owner.batch(vec![finished(1, 100, Outcome::Succeeded, 1_000_000)]);
-    let answer = block_on(store.commit(vec![batch.clone()])).map_err(|error| error.kind());
-    ensure!(answer == Err(ErrorKind::Full), "{answer:?}");
-    ensure!(store.pressure() == Pressure::Full);
-    case.ask("DROP TRIGGER full_disk ON @gone")?;
-    insist(&store, &batch)?;
-    ensure!(store.pressure() == Pressure::Normal);
-    ensure!(waiting(&store)?.is_empty());
+    for many in [1, COPY_ROWS_MIN as u64] {
+        let numbers = 1_000 * many..1_001 * many;
+        owner.commit(numbers.clone().map(|number| put(number, 100)).collect())?;
+        case.ask(
+            "CREATE TRIGGER full_disk BEFORE INSERT ON @gone FOR EACH ROW \
+             EXECUTE FUNCTION @full()",
+        )?;
+        let end = |number| finished(number, 100, Outcome::Succeeded, 1_000_000);
+        let batch = owner.batch(numbers.map(end).collect());
+        let answer = block_on(store.commit(vec![batch.clone()])).map_err(|error| error.kind());
+        ensure!(answer == Err(ErrorKind::Full), "{many}: {answer:?}");
+        ensure!(store.pressure() == Pressure::Full, "{many}");
+        case.ask("DROP TRIGGER full_disk ON @gone")?;
+        insist(&store, &batch)?;
+        ensure!(store.pressure() == Pressure::Normal, "{many}");
+        ensure!(waiting(&store)?.is_empty(), "{many}");
+        let rows = case.count("SELECT count(*) FROM @gone")?;
+        ensure!(rows == many + u64::from(many > 1), "{many}: {rows} places were left");
+    }
     Ok(Ended::Passed)
 }
 
