@@ -1,7 +1,7 @@
 //! PostgreSQL.
 //!
 //! The engine has threads of its own: the futures of a store are polled by whoever, and a
-//! connection must be read all the time. One connection commits, in order; a few read.
+//! connection must be read all the time. Two connections commit, in order; a few read.
 //!
 //! Reading order: `write`, `bind` and `copy` for commits, `snapshot`, `read` and `list` for
 //! looking, `sweep`, `turn` and `folding` for what goes, `schema` for tables.

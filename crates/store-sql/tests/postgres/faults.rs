@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use anyhow::{Context, Result, ensure};
 use futures::executor::block_on;
 use futures::future::join_all;
+use hence_core::change::Change;
 use hence_core::job::Outcome;
 use hence_store::{ErrorKind, Pressure, ShardBatch, Store, StoreError};
 use hence_store_sql::limits::{COPY_ROWS_MIN, READS_WAITING_MAX};
@@ -30,7 +31,7 @@ pub(crate) const CASES: [(&str, suite::Case); 8] = [
 ];
 
 /// Repeats the same batch until it is acknowledged, as an owner does.
-fn insist(store: &PostgresStore, batch: &ShardBatch) -> Result<()> {
+pub(crate) fn insist(store: &PostgresStore, batch: &ShardBatch) -> Result<()> {
     let mut last = None;
     let done = until(PATIENCE, || match block_on(store.commit(vec![batch.clone()])) {
         Ok(()) => Some(Ok(())),
@@ -43,29 +44,48 @@ fn insist(store: &PostgresStore, batch: &ShardBatch) -> Result<()> {
     done.with_context(|| format!("no commit within {PATIENCE:?}: {last:?}"))?.context("commit")
 }
 
+/// Sends both at once; when one fails, both are made again in their order, as an owner does.
+fn insist_on_both(store: &PostgresStore, batches: &[ShardBatch; 2]) -> Result<()> {
+    let answers = block_on(join_all(batches.each_ref().map(|it| store.commit(vec![it.clone()]))));
+    if answers.iter().all(Result::is_ok) {
+        return Ok(());
+    }
+    batches.iter().try_for_each(|batch| insist(store, batch))
+}
+
+/// Two jobs, and the end of one of the pair before.
+fn pair(number: u64) -> Vec<Change> {
+    let mut changes = vec![put(2 * number, number as i64), put(2 * number + 1, 0)];
+    if number > 1 {
+        changes.push(finished(2 * number - 1, 0, Outcome::Succeeded, 1_000_000));
+    }
+    changes
+}
+
 /// Commits without end, while somebody hurts the server so many times.
 fn under_load(store: &PostgresStore, times: u64, hurt: impl Fn() -> Result<()>) -> Result<u64> {
     let (done, acknowledged) = (AtomicBool::new(false), AtomicU64::new(0));
     std::thread::scope(|scope| {
         let load = scope.spawn(|| -> Result<()> {
             let mut owner = Owner::new(store)?;
-            let mut number = 0;
+            let mut last = 0;
             while !done.load(Ordering::SeqCst) {
-                number += 1;
-                let mut changes = vec![put(2 * number, number as i64), put(2 * number + 1, 0)];
-                if number > 1 {
-                    // One of the last pair ends at once.
-                    changes.push(finished(2 * number - 1, 0, Outcome::Succeeded, 1_000_000));
-                }
-                insist(store, &owner.batch(changes))?;
-                acknowledged.store(number, Ordering::SeqCst);
+                // Few rows and many, one commit sent behind the other.
+                let batches = [1, COPY_ROWS_MIN as u64].map(|many| {
+                    let numbers = last + 1..=last + many;
+                    last += many;
+                    owner.batch(numbers.flat_map(pair).collect())
+                });
+                insist_on_both(store, &batches)?;
+                acknowledged.store(last, Ordering::SeqCst);
             }
             Ok(())
         });
         let hurting = (|| -> Result<()> {
             for _ in 0..times {
                 let before = acknowledged.load(Ordering::SeqCst);
-                let further = || (acknowledged.load(Ordering::SeqCst) > before + 20).then_some(());
+                let further =
+                    || (acknowledged.load(Ordering::SeqCst) > before + 1_000).then_some(());
                 until(PATIENCE, further).context("the load does not go on")?;
                 hurt()?;
             }
@@ -113,7 +133,7 @@ fn connections_ended_under_load_lose_nothing() -> Result<Ended> {
 }
 
 /// The store behind a wire, and the wire.
-fn behind_a_wire(case: &Case) -> Result<(PostgresStore, Proxy)> {
+pub(crate) fn behind_a_wire(case: &Case) -> Result<(PostgresStore, Proxy)> {
     let port = case.url.split("127.0.0.1:").nth(1).and_then(|rest| rest.split('/').next());
     let port = port.and_then(|port| port.parse().ok()).context("the port of the server")?;
     let proxy = Proxy::to(port)?;
