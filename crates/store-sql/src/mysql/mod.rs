@@ -37,7 +37,6 @@ mod letters;
 mod list;
 mod migrate;
 mod own;
-mod pool;
 mod read;
 mod schema;
 mod session;
@@ -207,8 +206,8 @@ impl MySqlStore {
     pub fn keep_up(&self, shard: ShardId, now: Timestamp) -> Answer<'_, ()> {
         self.call(move |shared| async move {
             let mut reader = shared.pool.get().await?;
-            turn::keep_up(&shared, &mut reader.session, shard, now).await?;
-            shared.pool.give_back(reader);
+            turn::keep_up(&shared, &mut reader, shard, now).await?;
+            reader.give_back();
             Ok(())
         })
     }
