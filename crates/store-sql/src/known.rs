@@ -6,11 +6,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use hence_core::id::{Epoch, ShardId};
 use hence_core::time::Timestamp;
-use hence_store::{ErrorKind, Pressure, StoreError};
+use hence_store::{ErrorKind, LiveJob, Pressure, StoreError};
 
+use crate::fold::Folded;
+use crate::found;
 use crate::front::Tracker;
 use crate::leases::LeaseLog;
 use crate::outstanding::Outstanding;
+use crate::rows::Stamp;
 use crate::slots::Layout;
 
 /// What is known of all shards, and whether there is room.
@@ -101,6 +104,34 @@ impl Known {
         look: impl FnOnce(&mut Outstanding) -> T,
     ) -> T {
         self.of(shard, |known| look(&mut known.outstanding))
+    }
+
+    /// Leaves out leases that this process has seen to end. Most of an era have, and the rows of
+    /// their jobs need not be looked at again. The first row says nothing of when its leases were
+    /// granted, or by whom: they were carried there. They are few.
+    pub(crate) fn leave_out_over(&self, shard: ShardId, folded: &mut Folded) {
+        let carried = folded.first;
+        self.outstanding(shard, |outstanding| {
+            folded.leases.leave_out(|place, stamp| {
+                Some(stamp) != carried && outstanding.is_over(place, stamp)
+            });
+        });
+    }
+
+    /// A new owner has read all up to this moment, and found these jobs. Nobody else has committed
+    /// since, if it owned the shard before it looked.
+    pub(crate) fn note_recovered(
+        &self,
+        shard: ShardId,
+        owned: Option<Epoch>,
+        moment: Stamp,
+        active: &[LiveJob],
+    ) -> Result<(), StoreError> {
+        let Some(epoch) = owned else { return Ok(()) };
+        let until = Stamp::before(epoch)?.max(moment);
+        let leased = active.iter().filter(|live| live.lease.is_some()).map(found::place);
+        self.outstanding(shard, |outstanding| outstanding.found(until, leased));
+        Ok(())
     }
 
     /// What is known of the waiting jobs of a shard.

@@ -4,7 +4,7 @@
 //! once: the protocol waits for an answer to each packet, and a packet may hold many.
 //!
 //! Reading order: `write` and `statements` for commits, `snapshot`, `read` and `list` for
-//! looking, `sweep` and `turn` for what goes, `migrate` and `schema` for tables.
+//! looking, `sweep`, `turn` and `folding` for what goes, `migrate` and `schema` for tables.
 
 use std::sync::Arc;
 
@@ -33,6 +33,7 @@ use crate::threads::Threads;
 
 mod commit_row;
 mod error;
+mod folding;
 mod letters;
 mod list;
 mod migrate;

@@ -48,7 +48,9 @@ pub(super) async fn acquire(
         let message = format!("{shard:?} has had all its {EPOCH_MAX} owners");
         refused(ErrorKind::Unsupported, message)
     };
-    epoch.map(Epoch).ok_or_else(spent)
+    let epoch = epoch.map(Epoch).ok_or_else(spent)?;
+    shared.note_owned(shard, epoch);
+    Ok(epoch)
 }
 
 /// Keeps a shard for a while, and says what time it is.

@@ -194,6 +194,7 @@ pub(super) async fn occurrences(
 }
 
 pub(super) async fn recover(shared: &Shared, shard: ShardId) -> Result<Recovered, StoreError> {
+    let owned = shared.owned(shard);
     let mut snapshot = Snapshot::begin(shared, shard).await?;
     let sql = commits_sql(&shared.tables, shard, snapshot.layout.era, None);
     let rows = snapshot.ask("read commits", &sql).await?;
@@ -213,6 +214,7 @@ pub(super) async fn recover(shared: &Shared, shard: ShardId) -> Result<Recovered
         recovered.counts.push((queue, counts.map_err(|error| name.refuse(error))?));
     }
     recovered.active = active(&mut snapshot).await?;
+    shared.note_recovered(shard, owned, snapshot.moment, &recovered.active)?;
     snapshot.end().await?;
     Ok(recovered)
 }

@@ -113,6 +113,7 @@ async fn write(shared: &Shared, session: &mut Session, drafts: &[Draft]) -> Resu
         session.run("commit", &packet).await?;
     }
     for (draft, before, verdict, moves) in written {
+        shared.outstanding(draft.shard, |outstanding| outstanding.committed(draft));
         shared.waiting(draft.shard, |known| match verdict {
             Verdict::Next => known.committed(before, draft.stamp, moves),
             Verdict::Known => known.was_committed(draft.stamp, moves),

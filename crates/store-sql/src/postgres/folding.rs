@@ -31,7 +31,7 @@ impl Turn<'_> {
         let layout = self.present_layout().await?;
         let mut folded = Folded::default();
         self.read_on(&mut folded, layout.era).await?;
-        self.leave_out_over(&mut folded);
+        self.shared.leave_out_over(self.shard, &mut folded);
         if let Some(last) = folded.last {
             let live = self.live_leases(&layout, &folded, last).await?;
             folded.leases.keep(live.iter().map(|lease| lease.place));
@@ -47,24 +47,12 @@ impl Turn<'_> {
             return Ok(());
         }
         self.read_on(&mut folded, era).await?;
-        self.leave_out_over(&mut folded);
+        self.shared.leave_out_over(self.shard, &mut folded);
         if let Some(last) = folded.last {
             self.write_fold(&layout, folded, last).await?;
         }
         let sql = "UPDATE @shards SET era = $2 WHERE shard = $1";
         self.query(sql, &[&self.number(), &self.target.era]).await.map(drop)
-    }
-
-    /// Most leases of an era are over, and this process made the commits that ended them: it need
-    /// not look at the rows of each job again. The first row says nothing of when its leases were
-    /// granted, or by whom: they were carried there. They are few.
-    fn leave_out_over(&self, folded: &mut Folded) {
-        let carried = folded.first;
-        self.shared.outstanding(self.shard, |outstanding| {
-            folded.leases.leave_out(|place, stamp| {
-                Some(stamp) != carried && outstanding.is_over(place, stamp)
-            });
-        });
     }
 
     /// Adds the commits of an era that are not folded yet.

@@ -167,7 +167,6 @@ pub(super) async fn occurrences(
 }
 
 pub(super) async fn recover(shared: &Shared, shard: ShardId) -> Result<Recovered, StoreError> {
-    // Before it is looked: nobody else has committed since.
     let owned = shared.owned(shard);
     let snapshot = Snapshot::begin(shared, shard).await?;
     let folded = fold(&snapshot).await?;
@@ -183,11 +182,7 @@ pub(super) async fn recover(shared: &Shared, shard: ShardId) -> Result<Recovered
         recovered.counts.push((queue.clone(), counts.map_err(|error| name.refuse(error))?));
     }
     recovered.active = active(&snapshot).await?;
-    if let Some(epoch) = owned {
-        let until = Stamp::before(epoch)?.max(snapshot.moment);
-        let leased = recovered.active.iter().filter(|live| live.lease.is_some());
-        shared.outstanding(shard, |known| known.found(until, leased.map(found::place)));
-    }
+    shared.note_recovered(shard, owned, snapshot.moment, &recovered.active)?;
     snapshot.end().await;
     Ok(recovered)
 }
