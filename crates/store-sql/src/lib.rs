@@ -22,6 +22,7 @@ pub mod mysql;
 mod names;
 mod options;
 mod outstanding;
+mod patience;
 mod pool;
 pub mod postgres;
 mod rows;

@@ -1,9 +1,12 @@
 //! How a store is made and opened, whatever the database.
 
-use hence_core::time::Timestamp;
+use hence_core::time::{Millis, Timestamp};
 use hence_store::{ErrorKind, StoreError};
 
-use crate::limits::{SHARDS_MAX, SLOT_WIDTH_MAX, SLOT_WIDTH_MIN, SLOTS_AHEAD_MAX};
+use crate::limits::{
+    CALL_MILLIS_MIN, CALL_SECS_MAX, SHARDS_MAX, SLOT_WIDTH_MAX, SLOT_WIDTH_MIN, SLOTS_AHEAD_MAX,
+};
+use crate::patience::Patience;
 use crate::slots::Slots;
 
 /// How a store is made and opened.
@@ -15,12 +18,20 @@ pub struct Options {
     pub shards: u16,
     /// How time is cut.
     pub slots: Slots,
+    /// How long one call may take before the server counts as hanging, and another one is tried if
+    /// there is one. Connecting gets a sixth of it.
+    pub call: Millis,
 }
 
 impl Options {
     /// What is right for most, opened at `now`.
     pub fn new(now: Timestamp) -> Self {
-        Options { now, shards: 1, slots: Slots::default() }
+        let call = Millis::from_secs(CALL_SECS_MAX);
+        Options { now, shards: 1, slots: Slots::default(), call }
+    }
+
+    pub(crate) fn patience(&self) -> Patience {
+        Patience::of(self.call)
     }
 
     pub(crate) fn check(&self) -> Result<(), StoreError> {
@@ -39,6 +50,10 @@ impl Options {
         if !(1..=SLOTS_AHEAD_MAX).contains(&ahead) {
             return refused(format!("slots.ahead: must be from 1 to {SLOTS_AHEAD_MAX}"));
         }
+        let (least, most) = (Millis::new(CALL_MILLIS_MIN), Millis::from_secs(CALL_SECS_MAX));
+        if !(least..=most).contains(&self.call) {
+            return refused(format!("call: must be from {least} to {most}"));
+        }
         if self.now < Timestamp::EPOCH {
             return refused("now: must not lie before 1970".to_string());
         }
@@ -53,4 +68,32 @@ pub enum Run {
     Dry,
     /// They are run.
     Really,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_out_of_bounds_is_named() {
+        let good = || Options::new(Timestamp::EPOCH);
+        let long = Millis::new(SLOT_WIDTH_MAX.get() + 1);
+        let rows = [
+            ("shards", Options { shards: 0, ..good() }),
+            ("shards", Options { shards: SHARDS_MAX + 1, ..good() }),
+            ("slots.width", Options { slots: Slots { width: long, ..good().slots }, ..good() }),
+            ("slots.era", Options { slots: Slots { era: long, ..good().slots }, ..good() }),
+            ("slots.behind", Options { slots: Slots { behind: long, ..good().slots }, ..good() }),
+            ("slots.ahead", Options { slots: Slots { ahead: 0, ..good().slots }, ..good() }),
+            ("call", Options { call: Millis::new(CALL_MILLIS_MIN - 1), ..good() }),
+            ("call", Options { call: Millis::from_secs(CALL_SECS_MAX + 1), ..good() }),
+            ("now", Options { now: Timestamp::from_millis(-1), ..good() }),
+        ];
+        assert!(good().check().is_ok());
+        for (field, options) in rows {
+            let refused = options.check().expect_err(field);
+            assert_eq!(refused.kind(), ErrorKind::Unsupported, "{field}");
+            assert!(refused.to_string().contains(&format!("{field}: must")), "{refused}");
+        }
+    }
 }

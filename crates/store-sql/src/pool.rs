@@ -56,9 +56,12 @@ impl<C: Connect> Pool<C> {
         Ok(Reader { session: Some(session), pool: self, _room: room })
     }
 
-    /// Closes the idle ones: the server they led to is not there any more.
-    pub(crate) fn clear(&self) {
-        self.idle().clear();
+    /// Closes the idle ones after a call that failed in a way that passes: the server they led to
+    /// may be gone, or hang, and each would have to be found out about alone.
+    pub(crate) fn learn<T>(&self, answer: &Result<T, StoreError>) {
+        if answer.as_ref().is_err_and(|error| error.kind() == ErrorKind::Unavailable) {
+            self.idle().clear();
+        }
     }
 
     /// An idle one; those that are no good any more are closed.
@@ -154,9 +157,18 @@ mod tests {
         two.give_back();
         assert_eq!(*get(&pool).unwrap(), 2, "0 was closed");
         assert_eq!(*get(&pool).unwrap(), 3);
-        get(&pool).unwrap().give_back();
-        pool.clear();
-        assert_eq!(*get(&pool).unwrap(), 5, "4 was closed");
+        let rows = [
+            ("it was answered", Ok(()), 4),
+            ("it was refused", Err(StoreError::new(ErrorKind::Fenced, "no")), 4),
+            ("it may be gone", Err(StoreError::new(ErrorKind::Unavailable, "no")), 5),
+        ];
+        for (what, answer, next) in rows {
+            get(&pool).unwrap().give_back();
+            pool.learn(&answer);
+            let reader = get(&pool).unwrap();
+            assert_eq!(*reader, next, "{what}");
+            reader.give_back();
+        }
     }
 
     #[test]

@@ -8,24 +8,27 @@ use futures::future::BoxFuture;
 use hence_store::{ErrorKind, StoreError};
 use tokio::runtime::Runtime;
 
-use crate::limits::CALL_SECS_MAX;
+use crate::patience::Patience;
 
 /// Left to end by themselves, since whoever drops a store may not be allowed to wait.
-pub(crate) struct Threads(Option<Runtime>);
+pub(crate) struct Threads {
+    runtime: Option<Runtime>,
+    call: Duration,
+}
 
 impl Threads {
-    pub(crate) fn start(name: &str) -> Result<Self, StoreError> {
+    pub(crate) fn start(name: &str, patience: Patience) -> Result<Self, StoreError> {
         let mut builder = tokio::runtime::Builder::new_multi_thread();
         let runtime = builder.worker_threads(2).thread_name(name).enable_all().build();
         let failed = |error| StoreError::caused_by(ErrorKind::Unavailable, "start threads", error);
-        Ok(Threads(Some(runtime.map_err(failed)?)))
+        Ok(Threads { runtime: Some(runtime.map_err(failed)?), call: patience.call })
     }
 
     pub(crate) fn spawn<T: Send + 'static>(
         &self,
         work: impl Future<Output = T> + Send + 'static,
     ) -> tokio::task::JoinHandle<T> {
-        self.0.as_ref().expect("threads run until they are dropped").spawn(work)
+        self.runtime.as_ref().expect("threads run until they are dropped").spawn(work)
     }
 
     /// Runs the work to its end, or until a call has taken too long.
@@ -33,7 +36,7 @@ impl Threads {
         &self,
         work: impl Future<Output = Result<T, StoreError>> + Send + 'static,
     ) -> BoxFuture<'static, Result<T, StoreError>> {
-        let within = Duration::from_secs(CALL_SECS_MAX);
+        let within = self.call;
         let task = self.spawn(async move { tokio::time::timeout(within, work).await });
         let refused = move |why: String| StoreError::new(ErrorKind::Unavailable, why);
         async move {
@@ -51,7 +54,7 @@ impl Threads {
 
 impl Drop for Threads {
     fn drop(&mut self) {
-        if let Some(runtime) = self.0.take() {
+        if let Some(runtime) = self.runtime.take() {
             runtime.shutdown_background();
         }
     }

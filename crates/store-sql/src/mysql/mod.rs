@@ -28,6 +28,7 @@ use self::write::Commit;
 use crate::limits::COMMITS_WAITING_MAX;
 use crate::migrate::{Applied, plan};
 use crate::options::{Options, Run};
+use crate::patience::Patience;
 use crate::slots::{Layout, Slots};
 use crate::threads::Threads;
 
@@ -89,8 +90,9 @@ pub fn open(url: &str, options: &Options) -> BoxFuture<'static, Result<MySqlStor
     async move {
         let url = url?;
         options.check()?;
-        let threads = Threads::start("hence-mysql")?;
-        let connector = Connector::new(&url);
+        let patience = options.patience();
+        let threads = Threads::start("hence-mysql", patience)?;
+        let connector = Connector::new(&url, patience);
         let tables = Tables::new(url.prefix.clone());
         let preparing = prepare(connector.clone(), tables.clone(), options.clone());
         let Prepared { meta, tier, notes } = threads.run(preparing).await?;
@@ -182,8 +184,8 @@ where
     let url = MySqlUrl::parse(url);
     async move {
         let url = url?;
-        let threads = Threads::start("hence-mysql")?;
-        let connector = Connector::new(&url);
+        let threads = Threads::start("hence-mysql", Patience::default())?;
+        let connector = Connector::new(&url, Patience::default());
         let working = async move {
             let session = connector.connect(Role::Writer).await?;
             work(session, Tables::new(url.prefix)).await
@@ -211,7 +213,7 @@ impl MySqlStore {
         T: Send + 'static,
         F: Future<Output = Result<T, StoreError>> + Send + 'static,
     {
-        self.threads.run(work(Arc::clone(&self.shared)))
+        self.learning(self.threads.run(work(Arc::clone(&self.shared))))
     }
 
     /// Reads, and once more when that fails in a way that passes: the server may have closed an
@@ -222,15 +224,20 @@ impl MySqlStore {
         F: Future<Output = Result<T, StoreError>> + Send + 'static,
     {
         let shared = Arc::clone(&self.shared);
-        self.threads.run(async move {
-            match work(Arc::clone(&shared)).await {
-                Err(error) if error.kind() == ErrorKind::Unavailable => {
-                    shared.pool.clear();
-                    work(shared).await
-                }
+        self.learning(self.threads.run(async move {
+            let answer = work(Arc::clone(&shared)).await;
+            shared.pool.learn(&answer);
+            match answer {
+                Err(error) if error.kind() == ErrorKind::Unavailable => work(shared).await,
                 answer => answer,
             }
-        })
+        }))
+    }
+
+    /// The same answer, and the idle connections are closed if it says so.
+    fn learning<T: Send + 'static>(&self, answer: Answer<'static, T>) -> Answer<'_, T> {
+        let shared = Arc::clone(&self.shared);
+        answer.inspect(move |answer| shared.pool.learn(answer)).boxed()
     }
 }
 

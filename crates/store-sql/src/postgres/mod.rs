@@ -27,6 +27,7 @@ use self::write::Commit;
 use crate::limits::COMMITS_WAITING_MAX;
 use crate::migrate::{self, Applied};
 pub use crate::options::{Options, Run};
+use crate::patience::Patience;
 use crate::slots::{Layout, Slots};
 use crate::threads::Threads;
 use crate::url::PostgresUrl;
@@ -76,12 +77,13 @@ pub fn open(url: &str, options: &Options) -> BoxFuture<'static, Result<PostgresS
     async move {
         let url = url?;
         options.check()?;
-        let threads = Threads::start("hence-postgres")?;
-        let connector = Connector::new(&url)?;
+        let patience = options.patience();
+        let threads = Threads::start("hence-postgres", patience)?;
+        let connector = Connector::new(&url, patience)?;
         let opening = prepare(connector.clone(), url.clone(), options.clone());
         let (meta, found) = threads.run(opening).await?;
         let slots = Slots { width: meta.width, era: meta.era, ..options.slots };
-        let shared = Arc::new(Shared::new(connector, url.readers, url.schema, slots));
+        let shared = Arc::new(Shared::new(connector, url.readers, url.schema, slots, patience));
         let (commits, waiting) = mpsc::channel(COMMITS_WAITING_MAX);
         threads.spawn(write::writer(Arc::clone(&shared), waiting));
         let news = watch::Sender::new(0);
@@ -143,8 +145,8 @@ fn with_schema<T: Send + 'static>(
     let url = PostgresUrl::parse(url);
     async move {
         let url = url?;
-        let connector = Connector::new(&url)?;
-        let threads = Threads::start("hence-postgres")?;
+        let connector = Connector::new(&url, Patience::default())?;
+        let threads = Threads::start("hence-postgres", Patience::default())?;
         let working = async move {
             connector.refuse_pooler().await?;
             let session = connector.connect().await?;
@@ -173,7 +175,9 @@ impl PostgresStore {
         T: Send + 'static,
         F: Future<Output = Result<T, StoreError>> + Send + 'static,
     {
-        self.threads.run(work(Arc::clone(&self.shared)))
+        let answer = self.threads.run(work(Arc::clone(&self.shared)));
+        let shared = Arc::clone(&self.shared);
+        answer.inspect(move |answer| shared.pool.learn(answer)).boxed()
     }
 }
 

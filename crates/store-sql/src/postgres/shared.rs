@@ -10,6 +10,7 @@ use super::error::failed;
 use super::session::{Connector, Session};
 use crate::known::Known;
 use crate::names::SqlName;
+use crate::patience::Patience;
 use crate::pool::{self, Connect, Pool};
 use crate::rows::Stamp;
 use crate::slots::{Layout, Slots};
@@ -19,6 +20,7 @@ pub(super) struct Shared {
     pub(super) pool: Pool<Connector>,
     pub(super) schema: SqlName,
     pub(super) slots: Slots,
+    pub(super) patience: Patience,
     known: Known,
 }
 
@@ -62,12 +64,19 @@ pub(super) struct ShardRow {
 }
 
 impl Shared {
-    pub(super) fn new(connector: Connector, readers: usize, schema: SqlName, slots: Slots) -> Self {
+    pub(super) fn new(
+        connector: Connector,
+        readers: usize,
+        schema: SqlName,
+        slots: Slots,
+        patience: Patience,
+    ) -> Self {
         Shared {
             pool: Pool::new(connector.clone(), readers),
             connector,
             schema,
             slots,
+            patience,
             known: Known::default(),
         }
     }

@@ -4,7 +4,6 @@
 //! refuses, everything behind it fails, and the transaction is rolled back whole.
 
 use std::collections::VecDeque;
-use std::time::Duration;
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
@@ -19,7 +18,6 @@ use super::session::{Prepared, Session, pipelined};
 use super::shared::Shared;
 use super::value::Value;
 use crate::draft::Draft;
-use crate::limits::CALL_SECS_MAX;
 
 /// A commit and whom to tell.
 pub(super) struct Commit {
@@ -35,7 +33,7 @@ const TRIES_MAX: usize = 8;
 pub(super) async fn writer(shared: std::sync::Arc<Shared>, mut commits: mpsc::Receiver<Commit>) {
     let mut session = None;
     while let Some(Commit { batches, answer }) = commits.recv().await {
-        let within = Duration::from_secs(CALL_SECS_MAX);
+        let within = shared.patience.call;
         let committing = commit(&shared, &mut session, &batches);
         let outcome = tokio::time::timeout(within, committing).await.unwrap_or_else(|_| {
             let message = format!("commit: no answer within {within:?}");
