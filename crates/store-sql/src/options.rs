@@ -23,11 +23,40 @@ pub struct Options {
     pub call: Millis,
 }
 
+/// What a store was made with.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Meta {
+    pub(crate) shards: u16,
+    pub(crate) width: Millis,
+    pub(crate) era: Millis,
+}
+
+impl Meta {
+    /// From the columns of the only row of its table.
+    pub(crate) fn read(shards: i64, width: i64, era: i64) -> Result<Self, StoreError> {
+        let span = |millis: i64| u64::try_from(millis).ok().filter(|it| *it > 0).map(Millis::new);
+        let shards = u16::try_from(shards).ok().filter(|shards| *shards > 0);
+        let meta = shards.zip(span(width).zip(span(era)));
+        let nonsense = || {
+            let message = "read meta: its only row makes no sense";
+            StoreError::new(ErrorKind::Corrupt, message)
+        };
+        let (shards, (width, era)) = meta.ok_or_else(nonsense)?;
+        Ok(Meta { shards, width, era })
+    }
+}
+
 impl Options {
     /// What is right for most, opened at `now`.
     pub fn new(now: Timestamp) -> Self {
         let call = Millis::from_secs(CALL_SECS_MAX);
         Options { now, shards: 1, slots: Slots::default(), call }
+    }
+
+    /// What a new store is made with.
+    pub(crate) fn meta(&self) -> Meta {
+        let Slots { width, era, .. } = self.slots;
+        Meta { shards: self.shards, width, era }
     }
 
     pub(crate) fn patience(&self) -> Patience {
@@ -73,6 +102,17 @@ pub enum Run {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_no_store_was_made_with_is_damage() {
+        let meta = Options::new(Timestamp::EPOCH).meta();
+        let (width, era) = (meta.width.get() as i64, meta.era.get() as i64);
+        assert_eq!(Meta::read(1, width, era).unwrap(), meta);
+        for (shards, width, era) in [(0, 1, 1), (70_000, 1, 1), (1, 0, 1), (1, 1, -1)] {
+            let refused = Meta::read(shards, width, era).expect_err("nonsense");
+            assert_eq!(refused.kind(), ErrorKind::Corrupt, "{shards} {width} {era}");
+        }
+    }
 
     #[test]
     fn what_is_out_of_bounds_is_named() {

@@ -7,7 +7,9 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use hence_store::{ErrorKind, StoreError};
 use tokio::runtime::Runtime;
+use tokio::sync::{mpsc, oneshot};
 
+use crate::limits::COMMITS_WAITING_MAX;
 use crate::patience::Patience;
 
 /// Left to end by themselves, since whoever drops a store may not be allowed to wait.
@@ -57,5 +59,39 @@ impl Drop for Threads {
         if let Some(runtime) = self.runtime.take() {
             runtime.shutdown_background();
         }
+    }
+}
+
+/// Hands a commit to the one that writes, and waits for its answer. It is sent at once and not when
+/// it is polled: commits are made in the order of the calls.
+pub(crate) fn hand_over<C>(
+    writer: &mpsc::Sender<C>,
+    commit: impl FnOnce(oneshot::Sender<Result<(), StoreError>>) -> C,
+) -> BoxFuture<'static, Result<(), StoreError>> {
+    let (answer, answered) = oneshot::channel();
+    let refused = |why: &str| StoreError::new(ErrorKind::Unavailable, why);
+    if writer.try_send(commit(answer)).is_err() {
+        let why = format!("commit: {COMMITS_WAITING_MAX} others wait already");
+        return std::future::ready(Err(refused(&why))).boxed();
+    }
+    async move { answered.await.unwrap_or_else(|_| Err(refused("commit: the store was closed"))) }
+        .boxed()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commits_are_sent_at_once_and_refused_when_too_many_wait() {
+        let (writer, mut commits) = mpsc::channel(2);
+        let send = |number: u32| hand_over(&writer, move |answer| (number, answer));
+        let (_one, two, three) = (send(1), send(2), send(3));
+        let refused = three.now_or_never().expect("at once").expect_err("refused");
+        assert_eq!(refused.kind(), ErrorKind::Unavailable);
+        assert_eq!(commits.try_recv().expect("sent, though nobody polled").0, 1);
+        drop(commits);
+        let closed = two.now_or_never().expect("at once").expect_err("nobody answers");
+        assert_eq!(closed.kind(), ErrorKind::Unavailable);
     }
 }

@@ -17,7 +17,7 @@ use super::shared::{Lock, ShardRow};
 use super::snapshot::{COUNTS, PLACES_MAX, at_places};
 use super::statements::{self, CommitValues};
 use super::turn::{Turn, WHAT};
-use crate::draft::{Grant, LeaseRow};
+use crate::draft::LeaseRow;
 use crate::fold::Folded;
 use crate::limits::PROGRESS_CARRIED_MAX;
 use crate::rows::{Stamp, number_of};
@@ -91,7 +91,6 @@ impl Turn<'_> {
         self.session.run(WHAT, &statements::commit(&self.shared.tables, values)).await
     }
 
-    /// What a schedule came to before it was put again is over: folded, it would look newer.
     async fn drop_stale_progress(&mut self, folded: &mut Folded) -> Result<(), StoreError> {
         if folded.advanced.is_empty() {
             return Ok(());
@@ -102,9 +101,7 @@ impl Turn<'_> {
             let id: String = column(WHAT, &mut row, 0)?;
             put.insert(id, Stamp(column(WHAT, &mut row, 1)?));
         }
-        folded
-            .advanced
-            .retain(|id, (stamp, _)| put.get(id.as_str()).is_some_and(|put| *put < *stamp));
+        folded.drop_stale_progress(&put);
         Ok(())
     }
 
@@ -153,14 +150,6 @@ fn lease(folded: &Folded, last: Stamp, mut row: Row) -> Result<Option<LeaseRow>,
         number: number_of(column(WHAT, &mut row, 2)?),
     };
     let stamp = Stamp(column(WHAT, &mut row, 3)?);
-    let Some(lease) = folded.leases.lease_of(place, stamp, last) else { return Ok(None) };
     let queue = QueueName::new(&queue).map_err(|_| super::error::unreadable(WHAT))?;
-    let (attempt, holder, granted_at) = (lease.attempt, lease.holder, lease.granted_at);
-    Ok(Some(LeaseRow {
-        queue,
-        place,
-        token: lease.token,
-        until: lease.until,
-        grant: Some(Grant { attempt, holder, granted_at }),
-    }))
+    Ok(folded.leases.carried(&queue, place, stamp, last))
 }

@@ -18,19 +18,19 @@ use hence_store::{
     Answer, Capabilities, ErrorKind, LedgerRequest, Letter, ListRequest, LiveJob, OccurrenceRecord,
     Page, Pressure, Recovered, ShardBatch, Store, StoreError, StoredJob, Tier,
 };
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::mpsc;
 
-use self::schema::{Meta, Schema};
+use self::schema::Schema;
 use self::session::{Cluster, Connector, Role, Session};
 use self::shared::{Shared, Tables};
 use self::url::MySqlUrl;
 use self::write::Commit;
 use crate::limits::COMMITS_WAITING_MAX;
 use crate::migrate::{Applied, plan};
-use crate::options::{Options, Run};
+use crate::options::{Meta, Options, Run};
 use crate::patience::Patience;
 use crate::slots::{Layout, Slots};
-use crate::threads::Threads;
+use crate::threads::{Threads, hand_over};
 
 mod commit_row;
 mod error;
@@ -135,10 +135,9 @@ async fn prepare(
         return Err(StoreError::new(ErrorKind::Unsupported, message));
     }
     migrate::migrate(&mut session, &tables, None).await?;
-    let Slots { width, era, .. } = options.slots;
-    let wanted = Meta { shards: options.shards, width, era };
     let layout = Layout::at(options.now, &options.slots);
-    let meta = Schema { session: &mut session, tables: &tables }.meta(wanted, &layout).await?;
+    let meta =
+        Schema { session: &mut session, tables: &tables }.meta(options.meta(), &layout).await?;
     let nodes = match session.cluster() {
         Cluster::None => Vec::new(),
         Cluster::Galera => tier::ask_each(&connector).await,
@@ -255,17 +254,7 @@ impl Store for MySqlStore {
     }
 
     fn commit(&self, batches: Vec<ShardBatch>) -> Answer<'_, ()> {
-        let (answer, answered) = oneshot::channel();
-        let refused = |why: &str| StoreError::new(ErrorKind::Unavailable, why);
-        // Sent at once, not when it is polled: commits are made in the order of the calls.
-        if self.commits.try_send(Commit { batches, answer }).is_err() {
-            let why = format!("commit: {COMMITS_WAITING_MAX} others wait already");
-            return std::future::ready(Err(refused(&why))).boxed();
-        }
-        async move {
-            answered.await.unwrap_or_else(|_| Err(refused("commit: the store was closed")))
-        }
-        .boxed()
+        hand_over(&self.commits, |answer| Commit { batches, answer })
     }
 
     fn due(

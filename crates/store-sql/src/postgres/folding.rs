@@ -20,7 +20,7 @@ use super::schema::Schema;
 use super::snapshot::COUNTS;
 use super::turn::Turn;
 use super::value::Value;
-use crate::draft::{Grant, LeaseRow};
+use crate::draft::LeaseRow;
 use crate::fold::Folded;
 use crate::limits::PROGRESS_CARRIED_MAX;
 use crate::rows::{Stamp, number_column};
@@ -91,7 +91,6 @@ impl Turn<'_> {
         self.query(request.sql, &values).await.map(drop)
     }
 
-    /// What a schedule came to before it was put again is over: folded, it would look newer.
     async fn drop_stale_progress(&self, folded: &mut Folded) -> Result<(), StoreError> {
         let ids: Vec<&str> = folded.advanced.keys().map(ScheduleId::as_str).collect();
         if ids.is_empty() {
@@ -105,9 +104,7 @@ impl Turn<'_> {
             let (id, stamp) = read().map_err(failed("read schedules"))?;
             put.insert(id, Stamp(stamp));
         }
-        folded
-            .advanced
-            .retain(|id, (stamp, _)| put.get(id.as_str()).is_some_and(|put| *put < *stamp));
+        folded.drop_stale_progress(&put);
         Ok(())
     }
 
@@ -145,15 +142,7 @@ impl Turn<'_> {
             let read = || -> Columns<(i64, i64)> { Ok((row.try_get(0)?, row.try_get(1)?)) };
             let (nth, stamp) = read().map_err(failed("read running jobs"))?;
             let Some((queue, place)) = places.get(nth as usize - 1) else { continue };
-            let Some(lease) = folded.leases.lease_of(*place, Stamp(stamp), last) else { continue };
-            let (attempt, holder, granted_at) = (lease.attempt, lease.holder, lease.granted_at);
-            leases.push(LeaseRow {
-                queue: (*queue).clone(),
-                place: *place,
-                token: lease.token,
-                until: lease.until,
-                grant: Some(Grant { attempt, holder, granted_at }),
-            });
+            leases.extend(folded.leases.carried(queue, *place, Stamp(stamp), last));
         }
         Ok(leases)
     }

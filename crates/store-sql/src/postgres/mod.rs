@@ -15,21 +15,22 @@ use hence_core::id::{Epoch, JobName, JobNumber, LetterId, QueueName, ShardId};
 use hence_core::job::AttemptRecord;
 use hence_core::time::{Millis, Timestamp};
 use hence_store::{
-    Answer, Capabilities, ErrorKind, LedgerRequest, Letter, ListRequest, LiveJob, OccurrenceRecord,
-    Page, Pressure, Recovered, ShardBatch, Store, StoreError, StoredJob, Tier,
+    Answer, Capabilities, LedgerRequest, Letter, ListRequest, LiveJob, OccurrenceRecord, Page,
+    Pressure, Recovered, ShardBatch, Store, StoreError, StoredJob, Tier,
 };
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{mpsc, watch};
 
-use self::schema::{Meta, Schema};
+use self::schema::Schema;
 use self::session::Connector;
 use self::shared::Shared;
 use self::write::Commit;
 use crate::limits::COMMITS_WAITING_MAX;
 use crate::migrate::{self, Applied};
+use crate::options::Meta;
 pub use crate::options::{Options, Run};
 use crate::patience::Patience;
 use crate::slots::{Layout, Slots};
-use crate::threads::Threads;
+use crate::threads::{Threads, hand_over};
 use crate::url::PostgresUrl;
 
 mod bind;
@@ -106,10 +107,8 @@ async fn prepare(
     for step in schema.migrate(None).await? {
         tracing::info!(version = step.version, name = step.name, "ran a migration of PostgreSQL");
     }
-    let Slots { width, era, .. } = options.slots;
-    let wanted = Meta { shards: options.shards, width, era };
     let layout = Layout::at(options.now, &options.slots);
-    let meta = schema.meta(wanted, &layout).await?;
+    let meta = schema.meta(options.meta(), &layout).await?;
     Ok((meta, found))
 }
 
@@ -195,17 +194,7 @@ impl Store for PostgresStore {
     }
 
     fn commit(&self, batches: Vec<ShardBatch>) -> Answer<'_, ()> {
-        let (answer, answered) = oneshot::channel();
-        let refused = |why: &str| StoreError::new(ErrorKind::Unavailable, why);
-        // Sent at once, not when it is polled: commits are made in the order of the calls.
-        if self.commits.try_send(Commit { batches, answer }).is_err() {
-            let why = format!("commit: {COMMITS_WAITING_MAX} others wait already");
-            return std::future::ready(Err(refused(&why))).boxed();
-        }
-        async move {
-            answered.await.unwrap_or_else(|_| Err(refused("commit: the store was closed")))
-        }
-        .boxed()
+        hand_over(&self.commits, |answer| Commit { batches, answer })
     }
 
     fn due(

@@ -14,6 +14,7 @@ use super::value::Value;
 use crate::limits::DROP_WAIT_MILLIS_MAX;
 use crate::migrate::{self, Applied, Direction, Migration, Step, migrations};
 use crate::names::SqlName;
+use crate::options::Meta;
 use crate::slots::{Layout, start_of};
 
 /// Every migration there is, in order.
@@ -22,14 +23,6 @@ pub(super) const MIGRATIONS: [Migration; 3] =
 
 /// Tables with a partition for each slot.
 const BY_SLOT: [&str; 3] = ["jobs", "gone", "history"];
-
-/// What a store was made with.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Meta {
-    pub(super) shards: u16,
-    pub(super) width: Millis,
-    pub(super) era: Millis,
-}
 
 /// The schema of a store, over a connection.
 pub(super) struct Schema<'a> {
@@ -151,13 +144,7 @@ impl Schema<'_> {
             Ok((row.try_get(0)?, row.try_get(1)?, row.try_get(2)?))
         };
         let (shards, width, era) = read().map_err(failed("read the store"))?;
-        let shards = u16::try_from(shards).ok().filter(|shards| *shards > 0);
-        let span = |millis: i64| u64::try_from(millis).ok().filter(|it| *it > 0).map(Millis::new);
-        let (Some(shards), Some(width), Some(era)) = (shards, span(width), span(era)) else {
-            let message = "read meta: its only row makes no sense";
-            return Err(StoreError::new(ErrorKind::Corrupt, message));
-        };
-        Ok(Some(Meta { shards, width, era }))
+        Meta::read(i64::from(shards), width, era).map(Some)
     }
 
     /// Makes the slots that a layout needs and are not there.
