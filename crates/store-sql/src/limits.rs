@@ -83,6 +83,8 @@ pub const FRONT_PLACES_MAX: usize = 200_000;
 /// Changes of places that are remembered while somebody looks: some ten megabytes. A look that
 /// takes longer is not learnt from.
 pub const FRONT_CHANGES_MAX: usize = 100_000;
+/// Rows read at once, however many are asked for: what a page of them holds in memory.
+pub const ROWS_READ_MAX: usize = 10_000;
 /// Rows read beyond what was asked for, since running jobs among them are left out.
 pub const READ_AHEAD: usize = 64;
 

@@ -26,7 +26,7 @@ use self::shared::{Shared, Tables};
 use self::url::MySqlUrl;
 use self::write::Commit;
 use crate::limits::COMMITS_WAITING_MAX;
-use crate::migrate::{Applied, Direction, Step, plan};
+use crate::migrate::{Applied, plan};
 use crate::options::{Options, Run};
 use crate::slots::{Layout, Slots};
 use crate::threads::Threads;
@@ -37,7 +37,6 @@ mod letters;
 mod list;
 mod migrate;
 mod own;
-mod pool;
 mod read;
 mod schema;
 mod session;
@@ -159,7 +158,7 @@ pub fn migrate_to(
             }
             Run::Really => migrate::migrate(&mut session, &tables, to).await?,
         };
-        Ok(steps.iter().map(|step| step_text(&tables, step)).collect())
+        Ok(steps.iter().map(|step| step.text(|sql| tables.named(sql))).collect())
     })
 }
 
@@ -169,14 +168,6 @@ pub fn status(url: &str) -> BoxFuture<'static, Result<Vec<Applied>, StoreError>>
         url,
         |mut session, tables| async move { migrate::applied(&mut session, &tables).await },
     )
-}
-
-fn step_text(tables: &Tables, step: &Step) -> String {
-    let direction = match step.direction {
-        Direction::Up => "up",
-        Direction::Down => "down",
-    };
-    format!("-- {} {}, {direction}\n{}\n", step.version, step.name, tables.named(step.sql))
 }
 
 fn with_session<T, F>(
@@ -207,8 +198,8 @@ impl MySqlStore {
     pub fn keep_up(&self, shard: ShardId, now: Timestamp) -> Answer<'_, ()> {
         self.call(move |shared| async move {
             let mut reader = shared.pool.get().await?;
-            turn::keep_up(&shared, &mut reader.session, shard, now).await?;
-            shared.pool.give_back(reader);
+            turn::keep_up(&shared, &mut reader, shard, now).await?;
+            reader.give_back();
             Ok(())
         })
     }

@@ -30,13 +30,13 @@ pub(super) async fn sweep(
     limit: usize,
 ) -> Result<Vec<(QueueName, u64)>, StoreError> {
     let mut reader = shared.pool.get().await?;
-    let dead = delete(shared, &mut reader.session, shard, now, limit).await?;
+    let dead = delete(shared, &mut reader, shard, now, limit).await?;
     // What was swept is reported, whatever becomes of this and however long it takes: the next
     // sweep goes on with it.
     let within = Duration::from_secs(CALL_SECS_MAX / 2);
-    let keeping = turn::keep_up(shared, &mut reader.session, shard, now);
+    let keeping = turn::keep_up(shared, &mut reader, shard, now);
     match tokio::time::timeout(within, keeping).await {
-        Ok(Ok(())) => shared.pool.give_back(reader),
+        Ok(Ok(())) => reader.give_back(),
         Ok(Err(error)) => {
             tracing::warn!(%error, shard = shard.0, "the tables could not be kept up");
         }

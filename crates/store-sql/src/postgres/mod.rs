@@ -37,7 +37,6 @@ mod folding;
 mod letters;
 mod list;
 mod own;
-mod pool;
 mod read;
 mod schema;
 mod servers;

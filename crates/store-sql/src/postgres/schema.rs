@@ -12,31 +12,13 @@ use super::error::{Columns, failed};
 use super::session::Session;
 use super::value::Value;
 use crate::limits::DROP_WAIT_MILLIS_MAX;
-use crate::migrate::{self, Applied, Direction, Migration, Step};
+use crate::migrate::{self, Applied, Direction, Migration, Step, migrations};
 use crate::names::SqlName;
 use crate::slots::{Layout, start_of};
 
 /// Every migration there is, in order.
-pub(super) const MIGRATIONS: [Migration; 3] = [
-    Migration {
-        version: 1,
-        name: "tables",
-        up: include_str!("migrations/0001_tables.up.sql"),
-        down: include_str!("migrations/0001_tables.down.sql"),
-    },
-    Migration {
-        version: 2,
-        name: "views",
-        up: include_str!("migrations/0002_views.up.sql"),
-        down: include_str!("migrations/0002_views.down.sql"),
-    },
-    Migration {
-        version: 3,
-        name: "letters",
-        up: include_str!("migrations/0003_letters.up.sql"),
-        down: include_str!("migrations/0003_letters.down.sql"),
-    },
-];
+pub(super) const MIGRATIONS: [Migration; 3] =
+    migrations!["0001" "tables", "0002" "views", "0003" "letters"];
 
 /// Tables with a partition for each slot.
 const BY_SLOT: [&str; 3] = ["jobs", "gone", "history"];
@@ -80,14 +62,7 @@ impl Schema<'_> {
 
     /// What would be run, as text.
     pub(super) fn text(&self, steps: &[Step]) -> String {
-        let step = |step: &Step| {
-            let direction = match step.direction {
-                Direction::Up => "up",
-                Direction::Down => "down",
-            };
-            format!("-- {} {}, {direction}\n{}\n", step.version, step.name, self.sql(step.sql))
-        };
-        steps.iter().map(step).collect()
+        steps.iter().map(|step| step.text(|sql| self.sql(sql))).collect()
     }
 
     /// Brings the tables to a version; the newest, without one. Says what was run.
