@@ -135,8 +135,8 @@ impl Turn<'_> {
         let (first, _) = layout.slots();
         let last = slot_of(target.minus(Millis::new(1)), layout.width);
         let mut near = self.rows((first, last), layout.near_from).await?;
-        near.raw(" AND ").raw(&self.shared.tables.named(COUNTS));
         let until = self.portion(&near, layout.near_from, target).await?;
+        near.raw(" AND ").raw(&self.shared.tables.named(COUNTS));
         let head = format!("INSERT INTO @jobs (slot, {JOB_COLUMNS}) SELECT 0, {}", job_columns());
         self.run_on(&head, &near, until).await?;
         self.set(&[("near_from", until)]).await?;
@@ -204,8 +204,8 @@ impl Turn<'_> {
         }
     }
 
-    /// Up to which due time rows are moved now: the end, or where enough are moved. All that are
-    /// due at one instant go together.
+    /// Up to which due time rows are looked at now: the end, or where there are enough, those that
+    /// are over included: nobody can commit meanwhile. All that are due at one instant go together.
     async fn portion(
         &mut self,
         rows: &Text,

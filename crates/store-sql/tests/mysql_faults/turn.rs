@@ -1,17 +1,19 @@
 //! What a turn of an era looks at, and what it carries. Time is an argument: nothing waits.
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use hence_core::time::Millis;
 use hence_store_sql::Slots;
+use hence_store_sql::limits::CARRY_ROWS_MAX;
 use hence_testkit::MariaDb;
 use hence_testkit::suite::{self, Ended};
 
 use crate::owner::Owner;
 use crate::rows_looked_at;
 
-pub(crate) const CASES: [(&str, suite::Case); 2] = [
+pub(crate) const CASES: [(&str, suite::Case); 3] = [
     ("a_turn_looks_at_no_job_that_is_over", a_turn_looks_at_no_job_that_is_over),
     ("leases_of_former_owners_are_carried", leases_of_former_owners_are_carried),
+    ("many_late_jobs_are_carried_in_parts", many_late_jobs_are_carried_in_parts),
 ];
 
 /// An era that is over after each second, and slots that are not.
@@ -68,5 +70,34 @@ fn leases_of_former_owners_are_carried() -> Result<Ended> {
     third.commit(&granted)?;
     third.keep_up(9)?;
     ensure!(third.running()? == [0, 4, 5], "after one more: {:?}", third.running()?);
+    Ok(Ended::Passed)
+}
+
+/// More than one transaction may look at, most of them over.
+fn many_late_jobs_are_carried_in_parts() -> Result<Ended> {
+    const JOBS: u64 = CARRY_ROWS_MAX as u64 + 5_000;
+    let server = MariaDb::start_with(&[])?;
+    let url = server.database()?;
+    let slots = Slots { behind: Millis::from_secs(1), ..short_eras() };
+    let mut owner = Owner::with(&url, slots)?;
+    for _ in 0..JOBS / 5_000 {
+        let put = owner.batch(5_000, 10);
+        owner.commit(&put)?;
+    }
+    let late = JOBS - 1_000;
+    let done = owner.succeeded(0..late, 3_600);
+    owner.commit(&done)?;
+    let commits = || -> Result<u64> {
+        let status = server.sql("SHOW GLOBAL STATUS LIKE 'Com_commit'")?;
+        Ok(status.split_once('\t').context("a name and a number")?.1.trim().parse()?)
+    };
+    let before = commits()?;
+    owner.keep_up(60)?;
+    // One for each part, and one each to see that nothing is left, to open and to fold.
+    let parts = commits()? - before - 3;
+    ensure!(parts == 2, "carried in {parts} parts");
+    ensure!(owner.numbers()? == (late..JOBS).collect::<Vec<_>>(), "{:?}", owner.numbers()?.len());
+    let rows = server.sql_in(&url, "SELECT COUNT(*) FROM hence_jobs WHERE slot = 0")?;
+    ensure!(rows == "1000", "{rows} rows were carried");
     Ok(Ended::Passed)
 }
