@@ -28,6 +28,9 @@ mod sink;
 use std::process::ExitCode;
 
 use anyhow::{Result, bail};
+// The allocator of the binary: a program that embeds the library and wants its speed takes one
+// that is made for threads, too.
+use hence_alloc as _;
 
 use report::Report;
 use scenarios::SCENARIOS;

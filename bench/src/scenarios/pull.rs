@@ -94,14 +94,12 @@ pub(crate) fn ack(address: SocketAddr, tokens: &[String]) -> Vec<u8> {
 
 /// The texts that follow a mark, up to the next quote: all that is needed of an answer.
 pub(crate) fn values_of(body: &[u8], mark: &[u8]) -> Vec<String> {
-    let mut found = Vec::new();
-    let mut rest = body;
-    while let Some(at) = rest.windows(mark.len()).position(|window| window == mark) {
-        rest = &rest[at + mark.len()..];
-        let end = rest.iter().position(|byte| *byte == b'"').unwrap_or(rest.len());
-        found.push(String::from_utf8_lossy(&rest[..end]).into_owned());
-    }
-    found
+    let value = |at: usize| {
+        let rest = &body[at + mark.len()..];
+        let end = memchr::memchr(b'"', rest).unwrap_or(rest.len());
+        String::from_utf8_lossy(&rest[..end]).into_owned()
+    };
+    memchr::memmem::find_iter(body, mark).map(value).collect()
 }
 
 async fn peer(report: &Report, scale: Scale) -> Result<Option<f64>> {

@@ -156,11 +156,12 @@ mod tests {
         Cli::command().debug_assert();
     }
 
-    const UNDERSTOOD: [&str; 39] = [
+    const UNDERSTOOD: [&str; 40] = [
         "hence jobs",
         "hence jobs --queue mail --state dead --limit 5 --json",
         "hence --json jobs --all",
         "hence add http://localhost/ --in 5s -H a:b -H c:d",
+        "hence add http://localhost/ --in -5s",
         "hence add --worker --queue mail --payload hi --key user:1 --id x --on-conflict keep",
         "hence add --handler thumbnails --at 2030-01-01T00:00:00Z",
         "hence add --many jobs.jsonl",

@@ -22,7 +22,8 @@ pub(crate) struct DueFlags {
     #[arg(long, value_name = "TIME", conflicts_with = "in")]
     pub(crate) at: Option<String>,
     /// How long from now it is due: 5s, 1h30m, "2 days"
-    #[arg(long, value_name = "SPAN")]
+    // A span before now is refused with the reason, not taken for a flag.
+    #[arg(long, value_name = "SPAN", allow_hyphen_values = true)]
     pub(crate) r#in: Option<String>,
     /// The zone in which the time is read: Europe/Paris [default: the server's]
     #[arg(long, alias = "zone", value_name = "ZONE", requires = "when")]

@@ -14,12 +14,15 @@ use rand::{Rng, SeedableRng};
 pub(crate) struct Chance {
     /// None: the system's.
     seeded: Option<Arc<Mutex<StdRng>>>,
+    /// The number in the last id.
+    last_id: Arc<Mutex<u128>>,
 }
 
 impl Chance {
     /// The same numbers for the same seed.
     pub(crate) fn seeded(seed: u64) -> Self {
-        Chance { seeded: Some(Arc::new(Mutex::new(StdRng::seed_from_u64(seed)))) }
+        let seeded = Some(Arc::new(Mutex::new(StdRng::seed_from_u64(seed))));
+        Chance { seeded, ..Chance::default() }
     }
 
     /// Any number.
@@ -37,12 +40,17 @@ impl Chance {
         span * percent / 100
     }
 
-    /// A fresh id that sorts by time: 48 bits of milliseconds and 80 random bits, as a ULID.
+    /// A fresh id: 48 bits of milliseconds and 80 random bits, as a ULID, and behind all that were
+    /// drawn here before. So jobs are listed by id as they were submitted, and a store that keeps
+    /// names in order puts each one at the end.
     pub(crate) fn id(&self, now: Timestamp) -> JobId {
         const DIGITS: &[u8; 32] = b"0123456789ABCDEFGHJKMNPQRSTVWXYZ";
         let millis = u128::from(now.as_millis().max(0) as u64) & 0xffff_ffff_ffff;
         let random = (u128::from(self.word()) << 64 | u128::from(self.word())) >> 48;
-        let value = millis << 80 | random;
+        let mut last = self.last_id.lock().unwrap_or_else(PoisonError::into_inner);
+        let value = (millis << 80 | random).max(last.wrapping_add(1));
+        *last = value;
+        drop(last);
         let mut text = [0u8; 26];
         for (at, digit) in text.iter_mut().enumerate() {
             let shift = 5 * (25 - at);
@@ -58,13 +66,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn drawn_ids_sort_by_time_and_differ() {
+    fn drawn_ids_sort_as_they_were_drawn() {
         let chance = Chance::default();
         let early = chance.id(Timestamp::from_millis(1_789_000_000_000));
         let late = chance.id(Timestamp::from_millis(1_789_000_000_001));
         assert!(early < late);
         assert_eq!(early.as_str().len(), 26);
-        assert_ne!(chance.id(Timestamp::EPOCH), chance.id(Timestamp::EPOCH));
+        let drawn: Vec<JobId> = (0..1_000).map(|_| chance.id(Timestamp::EPOCH)).collect();
+        assert!(late < drawn[0], "though the clock was set back");
+        assert!(drawn.is_sorted_by(|one, next| one < next));
     }
 
     #[test]

@@ -10,7 +10,7 @@ use std::ops::{Bound, ControlFlow};
 use bytes::Bytes;
 use hence_core::change::{FinishedPlace, Place};
 use hence_core::id::{Key, QueueName, ShardId};
-use hence_core::job::{JobState, Outcome};
+use hence_core::job::Outcome;
 use hence_core::time::Timestamp;
 use hence_store::{Cursor, Filter, ListRequest, LiveJob, Page, StoreError, StoredJob};
 
@@ -264,14 +264,7 @@ impl Listing<'_> {
         let Filter { queue, key, states, schedule, from, until } = &self.request.filter;
         let now = self.request.now;
         let (state, of) = match job {
-            StoredJob::Live(live) => {
-                let state = match &live.lease {
-                    Some(_) => JobState::Running,
-                    None if live.progress.due_at <= now => JobState::Ready,
-                    None => JobState::Scheduled,
-                };
-                (state, &live.job)
-            }
+            StoredJob::Live(live) => (live.state(now), &live.job),
             StoredJob::Finished(done) if done.finish.keep_until <= now => return false,
             StoredJob::Finished(done) => (done.finish.outcome.state(), &done.job),
         };

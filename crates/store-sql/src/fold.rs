@@ -2,7 +2,7 @@
 //! its leases. A commit adds one row and changes none; now and then all rows are folded into one,
 //! and the others are dropped with their partition.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use hence_core::id::{JobNumber, QueueName, ScheduleId};
 use hence_core::time::Timestamp;
@@ -69,6 +69,13 @@ impl Folded {
         self.leases.add(stamp, leases);
     }
 
+    /// What a schedule came to before it was put again, by the stamps of what was put, is over:
+    /// folded, it would look newer.
+    pub(crate) fn drop_stale_progress(&mut self, put: &HashMap<String, Stamp>) {
+        self.advanced
+            .retain(|id, (stamp, _)| put.get(id.as_str()).is_some_and(|put| *put < *stamp));
+    }
+
     /// How far a schedule is, that was put with this stamp: a later put begins anew.
     pub(crate) fn progress_of(&self, id: &ScheduleId, put: Stamp) -> Option<&[u8]> {
         let (stamp, progress) = self.advanced.get(id)?;
@@ -104,5 +111,11 @@ mod tests {
         assert_eq!(folded.progress_of(&id, Stamp(5)), Some(&[2][..]));
         assert_eq!(folded.progress_of(&id, Stamp(6)), None, "put with it or later: anew");
         assert_eq!(folded.leases.high(), Stamp(7));
+        for (what, put, left) in [("before", 5, 1), ("with it", 6, 0), ("removed", 5, 0)] {
+            let mut folded = folded.clone();
+            let id = if what == "removed" { "another" } else { "s" };
+            folded.drop_stale_progress(&HashMap::from([(id.to_owned(), Stamp(put))]));
+            assert_eq!(folded.advanced.len(), left, "put {what}");
+        }
     }
 }

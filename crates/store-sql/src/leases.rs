@@ -91,6 +91,20 @@ impl LeaseLog {
         })
     }
 
+    /// The same as a row of its own, to be carried on.
+    pub(crate) fn carried(
+        &self,
+        queue: &QueueName,
+        place: Place,
+        row: Stamp,
+        moment: Stamp,
+    ) -> Option<LeaseRow> {
+        let Lease { token, attempt, holder, granted_at, until } =
+            self.lease_of(place, row, moment)?;
+        let grant = Some(Grant { attempt, holder, granted_at });
+        Some(LeaseRow { queue: queue.clone(), place, token, until, grant })
+    }
+
     /// Where jobs stood that were ever handed out, as of a moment.
     pub(crate) fn places(&self, moment: Stamp) -> Vec<(&QueueName, Place)> {
         let mut places: Vec<(&QueueName, Place)> = self
@@ -200,6 +214,9 @@ mod tests {
             assert_eq!(until(due, row, moment), expected, "{what}");
         }
         assert_eq!(log.high(), Stamp(8), "a commit that was read before is left out");
+        let queue = QueueName::default_queue();
+        let carried = log.carried(&queue, place(10), Stamp(1), Stamp(6));
+        assert_eq!(carried, Some(row(10, 1, 200, true)), "as extended, and with its grant");
         assert_eq!(log.places(Stamp(8)).len(), 1);
         assert_eq!(log.places(Stamp(4)).len(), 0);
         let mut kept = log.clone();

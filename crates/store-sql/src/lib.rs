@@ -6,12 +6,15 @@
 //! ([decision 8](../../../docs/decisions/0008-append-and-drop.md)).
 //!
 //! Reading order: `slots` where rows lie, `draft` what a batch comes to, `rows` rows and what they
-//! stand for, `leases`, `outstanding` and `fold` what commits come to, `front` where jobs begin.
-//! None of these knows a dialect; [`postgres`] is one, [`mysql`] the other.
+//! stand for, `leases`, `outstanding` and `fold` what commits come to, `front` where jobs begin,
+//! `known` what a process remembers of all that, `found` how answers are put together. None of
+//! these knows a dialect; [`postgres`] is one, [`mysql`] the other.
 
 mod draft;
 mod fold;
+mod found;
 mod front;
+mod known;
 mod leases;
 pub mod limits;
 mod migrate;
@@ -19,6 +22,8 @@ pub mod mysql;
 mod names;
 mod options;
 mod outstanding;
+mod patience;
+mod pool;
 pub mod postgres;
 mod rows;
 mod slots;

@@ -64,6 +64,9 @@ pub const LOOK_AROUND_MILLIS: u64 = 1_000;
 /// How long one call may take, waiting for its turn included. Longer than any lock is held, shorter
 /// than the patience of whoever renews an ownership.
 pub const CALL_SECS_MAX: u64 = 30;
+/// How long one call may take at least, where a shorter time is set: a server on this machine needs
+/// a part of it even when the machine is busy.
+pub const CALL_MILLIS_MIN: u64 = 300;
 /// How long a transaction may stand still between two statements. Its process was stopped or is
 /// gone, and it may hold the lock of a shard that somebody else has to take over.
 pub const IDLE_IN_TRANSACTION_SECS_MAX: u64 = 5;
@@ -89,6 +92,8 @@ pub const FRONT_PLACES_MAX: usize = 200_000;
 /// Changes of places that are remembered while somebody looks: some ten megabytes. A look that
 /// takes longer is not learnt from.
 pub const FRONT_CHANGES_MAX: usize = 100_000;
+/// Rows read at once, however many are asked for: what a page of them holds in memory.
+pub const ROWS_READ_MAX: usize = 10_000;
 /// Rows read beyond what was asked for, since running jobs among them are left out.
 pub const READ_AHEAD: usize = 64;
 

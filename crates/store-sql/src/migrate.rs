@@ -19,6 +19,27 @@ pub(crate) struct Migration {
     pub(crate) down: &'static str,
 }
 
+/// Those whose files lie in `migrations/` beside the caller, by the number and the name of each.
+macro_rules! migrations {
+    ($($number:literal $name:literal),+ $(,)?) => {
+        [$($crate::migrate::Migration {
+            version: $crate::migrate::version($number),
+            name: $name,
+            up: include_str!(concat!("migrations/", $number, "_", $name, ".up.sql")),
+            down: include_str!(concat!("migrations/", $number, "_", $name, ".down.sql")),
+        }),+]
+    };
+}
+pub(crate) use migrations;
+
+/// The number that a name of a file begins with.
+pub(crate) const fn version(number: &str) -> u32 {
+    match u32::from_str_radix(number, 10) {
+        Ok(version) => version,
+        Err(_) => panic!("a migration begins with its number"),
+    }
+}
+
 /// A migration that was run, as the store remembers it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Applied {
@@ -39,6 +60,17 @@ pub struct Step {
     pub direction: Direction,
     /// What is run.
     pub sql: &'static str,
+}
+
+impl Step {
+    /// The step for people to read; `named` gives the tables their names.
+    pub(crate) fn text(&self, named: impl Fn(&str) -> String) -> String {
+        let direction = match self.direction {
+            Direction::Up => "up",
+            Direction::Down => "down",
+        };
+        format!("-- {} {}, {direction}\n{}\n", self.version, self.name, named(self.sql))
+    }
 }
 
 /// Which way a migration is run.

@@ -186,6 +186,21 @@ impl std::fmt::Display for RowName {
     }
 }
 
+/// The error, with the row it is about, when that goes by a name. Anything but a version is damage.
+pub(crate) fn refuse_named(table: &str, row: &str, error: &StoreError) -> StoreError {
+    let kind = match error.kind() {
+        ErrorKind::Version => ErrorKind::Version,
+        _ => ErrorKind::Corrupt,
+    };
+    StoreError::new(kind, format!("read {table}, row {row:?}: {error}"))
+}
+
+/// A name of a row that no queue or schedule can have.
+pub(crate) fn bad_name(table: &str, row: &str) -> StoreError {
+    let message = format!("read {table}, row {row:?}: a name that is not allowed");
+    StoreError::new(ErrorKind::Corrupt, message)
+}
+
 /// Reads a live job; `number` and `due_at` are the row's own columns.
 pub(crate) fn read_live(
     row: RowName,
@@ -225,7 +240,7 @@ fn without_bytes(job: &Job) -> Job {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use hence_core::id::{JobId, JobName, QueueName};
     use hence_core::job::{KeyOnFailure, OnUnknown, Outcome};
     use hence_core::retry::RetryPolicy;
@@ -236,7 +251,8 @@ mod tests {
 
     const ROW: RowName = RowName { table: "jobs", shard: ShardId(3), number: 7 };
 
-    fn job() -> Job {
+    /// A job, for tests.
+    pub(crate) fn job() -> Job {
         Job {
             number: JobNumber(7),
             name: JobName {

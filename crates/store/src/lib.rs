@@ -246,6 +246,17 @@ pub struct LiveJob {
     pub lease: Option<Lease>,
 }
 
+impl LiveJob {
+    /// Its state as people see it at `now`.
+    pub fn state(&self, now: Timestamp) -> JobState {
+        match &self.lease {
+            Some(_) => JobState::Running,
+            None if self.progress.due_at <= now => JobState::Ready,
+            None => JobState::Scheduled,
+        }
+    }
+}
+
 /// A job as stored.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum StoredJob {
@@ -270,12 +281,9 @@ impl StoredJob {
     /// The job as people see it at `now`.
     pub fn view(self, now: Timestamp) -> JobView {
         match self {
-            StoredJob::Live(LiveJob { job, progress, lease }) => {
-                let state = match &lease {
-                    Some(_) => JobState::Running,
-                    None if progress.due_at <= now => JobState::Ready,
-                    None => JobState::Scheduled,
-                };
+            StoredJob::Live(live) => {
+                let state = live.state(now);
+                let LiveJob { job, progress, lease } = live;
                 JobView { job, state, progress, lease: lease.map(Box::new), finish: None }
             }
             StoredJob::Finished(FinishedJob { job, progress, finish }) => {

@@ -240,6 +240,13 @@ fn wrong_data(message: &str, path: &str) -> Problem {
     if message.starts_with("duplicate field") {
         return Problem::new(kinds::DUPLICATE_FIELD, message.to_owned()).field(within(named));
     }
+    if message.ends_with("expected newtype variant")
+        && let Some((field, name)) = path.rsplit_once('.')
+    {
+        return Problem::new(kinds::INVALID, format!("`{name}` is the name of an object"))
+            .field(field.to_owned())
+            .fix(format!("write {{\"{name}\": {{}}}}, with what belongs to it inside"));
+    }
     let problem = Problem::new(kinds::INVALID, message.to_owned());
     if path.is_empty() || path == "." { problem } else { problem.field(path.to_owned()) }
 }
@@ -375,6 +382,12 @@ mod tests {
                 "invalid-value",
                 "target.http.url",
             ),
+            (
+                "invalid type: unit variant, expected newtype variant",
+                "target.worker",
+                "invalid-value",
+                "target",
+            ),
         ];
         for (message, path, kind, field) in rows {
             let document = wrong_data(message, path).into_document();
@@ -383,5 +396,7 @@ mod tests {
         }
         let document = wrong_data(rows[0].0, "").into_document();
         assert_eq!(document.fix, "did you mean `queue`?");
+        let document = wrong_data(rows[4].0, rows[4].1).into_document();
+        assert_eq!(document.fix, "write {\"worker\": {}}, with what belongs to it inside");
     }
 }

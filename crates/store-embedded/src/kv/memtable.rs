@@ -3,21 +3,22 @@
 //! Values are not copied: an entry says where in the log's buffer its value lies. Keys are copied
 //! into fixed words, because an ordered insert is mostly comparisons and following a pointer for
 //! each of them costs twice the time (measured: 0.45 against 0.95 microseconds for two keys).
+//! Keys that begin with the same byte have a list of their own: each kind of key grows at its end.
 //! It is not concurrent; the store puts a lock around the one that is written to.
 
 use std::collections::BTreeMap;
-use std::collections::btree_map::{Entry, Range};
 use std::ops::Bound;
 
 use bytes::Bytes;
 
 use super::batch::{self, Kind};
 use super::cursor::Found;
+use super::ordered::Ordered;
 
 /// Key bytes held in place: six words less the byte for the length.
 const INLINE_BYTES: usize = 47;
 
-/// What one entry costs beside the log's bytes: its slot and its share of half-empty tree nodes.
+/// What one entry costs beside the log's bytes: its slot and its share of half-empty pieces.
 const ENTRY_BYTES: usize = 120;
 
 /// A key in an order-preserving form: zero-padded words, the length in the last byte, and the
@@ -52,7 +53,8 @@ pub(super) struct Item {
 /// Changes up to one sequence number that are not in a table yet.
 #[derive(Debug, Default)]
 pub(super) struct Memtable {
-    entries: BTreeMap<Key, Slot>,
+    /// By the first byte of the key.
+    entries: BTreeMap<u8, Ordered<Key, Slot>>,
     chunks: Vec<Bytes>,
     chunk_bytes: usize,
     first_sequence: u64,
@@ -82,7 +84,7 @@ impl Memtable {
                 key_len: key_bytes.len() as u16,
                 covers: false,
             };
-            self.apply_one(operation.kind, Key::new(key_bytes), slot);
+            self.apply_one(operation.kind, key_bytes, slot);
             at = operation.end;
         }
         self.chunk_bytes += chunk.len();
@@ -92,26 +94,33 @@ impl Memtable {
 
     /// What this memtable knows of the key.
     pub(super) fn get(&self, key: &[u8]) -> Found {
-        let slot = self.entries.get(&Key::new(key));
+        let list = key.first().and_then(|first| self.entries.get(first));
+        let slot = list.and_then(|list| list.get(&Key::new(key)));
         slot.map_or(Found::Unknown, |slot| self.value(slot).into())
     }
 
     /// Entries between the bounds, from both ends.
-    pub(super) fn range(&self, from: Bound<&[u8]>, to: Bound<&[u8]>) -> Items<'_> {
+    pub(super) fn range<'a>(
+        &'a self,
+        from: Bound<&[u8]>,
+        to: Bound<&[u8]>,
+    ) -> impl DoubleEndedIterator<Item = Item> + use<'a> {
         let (from, to) = (from.map(Key::new), to.map(Key::new));
-        if is_empty_range(&from, &to) {
-            return Items { table: self, entries: None };
-        }
-        Items { table: self, entries: Some(self.entries.range((from, to))) }
+        let slots = (!is_empty_range(&from, &to)).then(|| {
+            let lists = self.entries.range(first_byte(&from, 0)..=first_byte(&to, u8::MAX));
+            lists.flat_map(move |(_, list)| list.range(from.as_ref(), to.as_ref()))
+        });
+        let item = |slot: &Slot| Item { key: self.key(slot), value: self.value(slot) };
+        slots.into_iter().flatten().map(item)
     }
 
     /// Memory used, nearly.
     pub(super) fn bytes(&self) -> usize {
-        self.chunk_bytes + self.entries.len() * ENTRY_BYTES
+        self.chunk_bytes + self.entries.values().map(Ordered::places).sum::<usize>() * ENTRY_BYTES
     }
 
     pub(super) fn len(&self) -> usize {
-        self.entries.len()
+        self.entries.values().map(Ordered::len).sum()
     }
 
     /// Whether no frame was applied since it was made; annihilated entries count as applied.
@@ -132,25 +141,14 @@ impl Memtable {
         self.note.as_ref()
     }
 
-    fn apply_one(&mut self, kind: Kind, key: Key, slot: Slot) {
-        match (kind, self.entries.entry(key)) {
-            (Kind::Put | Kind::PutFresh, Entry::Vacant(vacant)) => {
-                vacant.insert(Slot { covers: kind == Kind::Put, ..slot });
-            }
-            (Kind::Put | Kind::PutFresh, Entry::Occupied(mut old)) => {
-                let covers = old.get().covers;
-                old.insert(Slot { covers, ..slot });
-            }
-            (Kind::Delete, Entry::Occupied(old)) if !old.get().covers => {
-                old.remove();
-            }
-            (Kind::Delete, Entry::Vacant(vacant)) => {
-                vacant.insert(Slot { value_len: TOMBSTONE, covers: true, ..slot });
-            }
-            (Kind::Delete, Entry::Occupied(mut old)) => {
-                old.insert(Slot { value_len: TOMBSTONE, covers: true, ..slot });
-            }
-        }
+    fn apply_one(&mut self, kind: Kind, key: &[u8], slot: Slot) {
+        let list = self.entries.entry(key[0]).or_default();
+        list.change(Key::new(key), |old| match (kind, old) {
+            (Kind::Put | Kind::PutFresh, None) => Some(Slot { covers: kind == Kind::Put, ..slot }),
+            (Kind::Put | Kind::PutFresh, Some(old)) => Some(Slot { covers: old.covers, ..slot }),
+            (Kind::Delete, Some(old)) if !old.covers => None,
+            (Kind::Delete, _) => Some(Slot { value_len: TOMBSTONE, covers: true, ..slot }),
+        });
     }
 
     fn value(&self, slot: &Slot) -> Option<Bytes> {
@@ -164,29 +162,6 @@ impl Memtable {
     fn key(&self, slot: &Slot) -> Bytes {
         let end = slot.value_start as usize;
         self.chunks[slot.chunk as usize].slice(end - slot.key_len as usize..end)
-    }
-}
-
-/// Entries of a memtable in order.
-#[derive(Debug)]
-pub(super) struct Items<'a> {
-    table: &'a Memtable,
-    entries: Option<Range<'a, Key, Slot>>,
-}
-
-impl Iterator for Items<'_> {
-    type Item = Item;
-
-    fn next(&mut self) -> Option<Item> {
-        let (_, slot) = self.entries.as_mut()?.next()?;
-        Some(Item { key: self.table.key(slot), value: self.table.value(slot) })
-    }
-}
-
-impl DoubleEndedIterator for Items<'_> {
-    fn next_back(&mut self) -> Option<Item> {
-        let (_, slot) = self.entries.as_mut()?.next_back()?;
-        Some(Item { key: self.table.key(slot), value: self.table.value(slot) })
     }
 }
 
@@ -204,9 +179,20 @@ impl Key {
         let tail = (bytes.len() > INLINE_BYTES).then(|| bytes[INLINE_BYTES..].into());
         Key { head, tail }
     }
+
+    fn first_byte(&self) -> u8 {
+        self.head[0].to_be_bytes()[0]
+    }
 }
 
-/// A range that `BTreeMap::range` would refuse with a panic.
+fn first_byte(bound: &Bound<Key>, otherwise: u8) -> u8 {
+    match bound {
+        Bound::Included(key) | Bound::Excluded(key) => key.first_byte(),
+        Bound::Unbounded => otherwise,
+    }
+}
+
+/// Whether nothing can be in it: a range of the tree would refuse some of these with a panic.
 fn is_empty_range(from: &Bound<Key>, to: &Bound<Key>) -> bool {
     match (from, to) {
         (Bound::Included(from), Bound::Included(to)) => from > to,

@@ -95,6 +95,7 @@ pub mod limits;
 mod manifest;
 mod memtable;
 mod options;
+mod ordered;
 mod recover;
 mod repair;
 mod salvage;

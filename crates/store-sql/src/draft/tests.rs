@@ -1,10 +1,8 @@
 //! What a batch comes to, row by row.
 
-use hence_core::id::{Epoch, JobId, JobName};
-use hence_core::job::{AttemptEnd, KeyOnFailure, OnUnknown, Outcome, Payload, Target};
+use hence_core::id::Epoch;
+use hence_core::job::{AttemptEnd, Outcome};
 use hence_core::ledger::Fate;
-use hence_core::retry::RetryPolicy;
-use hence_core::time::Millis;
 
 use super::*;
 
@@ -17,27 +15,8 @@ fn place(due: i64, number: u64) -> Place {
 }
 
 fn job(number: u64) -> Arc<Job> {
-    Arc::new(Job {
-        number: JobNumber(number),
-        name: JobName {
-            queue: QueueName::default_queue(),
-            key: None,
-            id: JobId::new("a").unwrap(),
-        },
-        submitted_at: at(0),
-        scheduled_for: at(0),
-        payload: Payload::default(),
-        target: Target::Worker,
-        retry: RetryPolicy::default(),
-        timeout: Millis::from_secs(1),
-        expires_at: None,
-        retention: Millis::from_secs(1),
-        keep_result: false,
-        key_on_failure: KeyOnFailure::Block,
-        on_unknown: OnUnknown::Retry,
-        occurrence: None,
-        fingerprint: None,
-    })
+    let job = crate::rows::tests::job();
+    Arc::new(Job { number: JobNumber(number), scheduled_for: at(0), ..job })
 }
 
 fn put(due: i64, number: u64, replaces: Option<Place>, revives: Option<FinishedPlace>) -> Change {

@@ -55,8 +55,8 @@ pub(super) async fn read(
     sql.raw(" WHERE id > ").number(i64::try_from(after.0).unwrap_or(i64::MAX));
     sql.raw(" ORDER BY id LIMIT ").number(i64::try_from(limit).unwrap_or(i64::MAX));
     let mut reader = shared.pool.get().await?;
-    let rows = reader.session.ask(WHAT, &sql).await?.into_iter().flatten();
-    shared.pool.give_back(reader);
+    let rows = reader.ask(WHAT, &sql).await?.into_iter().flatten();
+    reader.give_back();
     let mut letters = Vec::new();
     for mut row in rows {
         let id = LetterId(column(WHAT, &mut row, 0)?);
@@ -111,7 +111,7 @@ async fn there(shared: &Shared) -> Result<BTreeSet<LetterId>, StoreError> {
     let mut sql = shared.tables.text("SELECT id FROM @inbox ORDER BY id LIMIT ");
     sql.number(LOOKED_AT_MAX as i64 + 1);
     let mut reader = shared.pool.get().await?;
-    let rows = reader.session.ask(WHAT, &sql).await?.into_iter().flatten();
-    shared.pool.give_back(reader);
+    let rows = reader.ask(WHAT, &sql).await?.into_iter().flatten();
+    reader.give_back();
     rows.map(|mut row| Ok(LetterId(column(WHAT, &mut row, 0)?))).collect()
 }

@@ -9,40 +9,15 @@ use super::session::{Cluster, Session, column};
 use super::shared::Tables;
 use super::text::Text;
 use crate::limits::CALL_SECS_MAX;
-use crate::migrate::{Applied, Direction, Migration, Step, checksum, plan};
+use crate::migrate::{Applied, Direction, Migration, Step, checksum, migrations, plan};
 
-/// Every migration there is.
-pub(super) const MIGRATIONS: [Migration; 5] = [
-    Migration {
-        version: 1,
-        name: "tables",
-        up: include_str!("migrations/0001_tables.up.sql"),
-        down: include_str!("migrations/0001_tables.down.sql"),
-    },
-    Migration {
-        version: 2,
-        name: "views",
-        up: include_str!("migrations/0002_views.up.sql"),
-        down: include_str!("migrations/0002_views.down.sql"),
-    },
-    Migration {
-        version: 3,
-        name: "letters",
-        up: include_str!("migrations/0003_letters.up.sql"),
-        down: include_str!("migrations/0003_letters.down.sql"),
-    },
-    Migration {
-        version: 4,
-        name: "writes",
-        up: include_str!("migrations/0004_writes.up.sql"),
-        down: include_str!("migrations/0004_writes.down.sql"),
-    },
-    Migration {
-        version: 5,
-        name: "fronts",
-        up: include_str!("migrations/0005_fronts.up.sql"),
-        down: include_str!("migrations/0005_fronts.down.sql"),
-    },
+/// Every migration there is, in order.
+pub(super) const MIGRATIONS: [Migration; 5] = migrations![
+    "0001" "tables",
+    "0002" "views",
+    "0003" "letters",
+    "0004" "writes",
+    "0005" "fronts",
 ];
 
 const WHAT: &str = "migrate the tables";

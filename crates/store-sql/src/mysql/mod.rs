@@ -4,7 +4,7 @@
 //! once: the protocol waits for an answer to each packet, and a packet may hold many.
 //!
 //! Reading order: `write` and `statements` for commits, `snapshot`, `read` and `list` for
-//! looking, `sweep` and `turn` for what goes, `migrate` and `schema` for tables.
+//! looking, `sweep`, `turn` and `folding` for what goes, `migrate` and `schema` for tables.
 
 use std::sync::Arc;
 
@@ -18,26 +18,27 @@ use hence_store::{
     Answer, Capabilities, ErrorKind, LedgerRequest, Letter, ListRequest, LiveJob, OccurrenceRecord,
     Page, Pressure, Recovered, ShardBatch, Store, StoreError, StoredJob, Tier,
 };
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::mpsc;
 
-use self::schema::{Meta, Schema};
+use self::schema::Schema;
 use self::session::{Cluster, Connector, Role, Session};
 use self::shared::{Shared, Tables};
 use self::url::MySqlUrl;
 use self::write::Commit;
 use crate::limits::COMMITS_WAITING_MAX;
-use crate::migrate::{Applied, Direction, Step, plan};
-use crate::options::{Options, Run};
+use crate::migrate::{Applied, plan};
+use crate::options::{Meta, Options, Run};
+use crate::patience::Patience;
 use crate::slots::{Layout, Slots};
-use crate::threads::Threads;
+use crate::threads::{Threads, hand_over};
 
 mod commit_row;
 mod error;
+mod folding;
 mod letters;
 mod list;
 mod migrate;
 mod own;
-mod pool;
 mod read;
 mod schema;
 mod session;
@@ -89,8 +90,9 @@ pub fn open(url: &str, options: &Options) -> BoxFuture<'static, Result<MySqlStor
     async move {
         let url = url?;
         options.check()?;
-        let threads = Threads::start("hence-mysql")?;
-        let connector = Connector::new(&url);
+        let patience = options.patience();
+        let threads = Threads::start("hence-mysql", patience)?;
+        let connector = Connector::new(&url, patience);
         let tables = Tables::new(url.prefix.clone());
         let preparing = prepare(connector.clone(), tables.clone(), options.clone());
         let Prepared { meta, tier, notes } = threads.run(preparing).await?;
@@ -133,10 +135,9 @@ async fn prepare(
         return Err(StoreError::new(ErrorKind::Unsupported, message));
     }
     migrate::migrate(&mut session, &tables, None).await?;
-    let Slots { width, era, .. } = options.slots;
-    let wanted = Meta { shards: options.shards, width, era };
     let layout = Layout::at(options.now, &options.slots);
-    let meta = Schema { session: &mut session, tables: &tables }.meta(wanted, &layout).await?;
+    let meta =
+        Schema { session: &mut session, tables: &tables }.meta(options.meta(), &layout).await?;
     let nodes = match session.cluster() {
         Cluster::None => Vec::new(),
         Cluster::Galera => tier::ask_each(&connector).await,
@@ -159,7 +160,7 @@ pub fn migrate_to(
             }
             Run::Really => migrate::migrate(&mut session, &tables, to).await?,
         };
-        Ok(steps.iter().map(|step| step_text(&tables, step)).collect())
+        Ok(steps.iter().map(|step| step.text(|sql| tables.named(sql))).collect())
     })
 }
 
@@ -169,14 +170,6 @@ pub fn status(url: &str) -> BoxFuture<'static, Result<Vec<Applied>, StoreError>>
         url,
         |mut session, tables| async move { migrate::applied(&mut session, &tables).await },
     )
-}
-
-fn step_text(tables: &Tables, step: &Step) -> String {
-    let direction = match step.direction {
-        Direction::Up => "up",
-        Direction::Down => "down",
-    };
-    format!("-- {} {}, {direction}\n{}\n", step.version, step.name, tables.named(step.sql))
 }
 
 fn with_session<T, F>(
@@ -190,8 +183,8 @@ where
     let url = MySqlUrl::parse(url);
     async move {
         let url = url?;
-        let threads = Threads::start("hence-mysql")?;
-        let connector = Connector::new(&url);
+        let threads = Threads::start("hence-mysql", Patience::default())?;
+        let connector = Connector::new(&url, Patience::default());
         let working = async move {
             let session = connector.connect(Role::Writer).await?;
             work(session, Tables::new(url.prefix)).await
@@ -207,8 +200,8 @@ impl MySqlStore {
     pub fn keep_up(&self, shard: ShardId, now: Timestamp) -> Answer<'_, ()> {
         self.call(move |shared| async move {
             let mut reader = shared.pool.get().await?;
-            turn::keep_up(&shared, &mut reader.session, shard, now).await?;
-            shared.pool.give_back(reader);
+            turn::keep_up(&shared, &mut reader, shard, now).await?;
+            reader.give_back();
             Ok(())
         })
     }
@@ -219,7 +212,7 @@ impl MySqlStore {
         T: Send + 'static,
         F: Future<Output = Result<T, StoreError>> + Send + 'static,
     {
-        self.threads.run(work(Arc::clone(&self.shared)))
+        self.learning(self.threads.run(work(Arc::clone(&self.shared))))
     }
 
     /// Reads, and once more when that fails in a way that passes: the server may have closed an
@@ -230,15 +223,20 @@ impl MySqlStore {
         F: Future<Output = Result<T, StoreError>> + Send + 'static,
     {
         let shared = Arc::clone(&self.shared);
-        self.threads.run(async move {
-            match work(Arc::clone(&shared)).await {
-                Err(error) if error.kind() == ErrorKind::Unavailable => {
-                    shared.pool.clear();
-                    work(shared).await
-                }
+        self.learning(self.threads.run(async move {
+            let answer = work(Arc::clone(&shared)).await;
+            shared.pool.learn(&answer);
+            match answer {
+                Err(error) if error.kind() == ErrorKind::Unavailable => work(shared).await,
                 answer => answer,
             }
-        })
+        }))
+    }
+
+    /// The same answer, and the idle connections are closed if it says so.
+    fn learning<T: Send + 'static>(&self, answer: Answer<'static, T>) -> Answer<'_, T> {
+        let shared = Arc::clone(&self.shared);
+        answer.inspect(move |answer| shared.pool.learn(answer)).boxed()
     }
 }
 
@@ -256,17 +254,7 @@ impl Store for MySqlStore {
     }
 
     fn commit(&self, batches: Vec<ShardBatch>) -> Answer<'_, ()> {
-        let (answer, answered) = oneshot::channel();
-        let refused = |why: &str| StoreError::new(ErrorKind::Unavailable, why);
-        // Sent at once, not when it is polled: commits are made in the order of the calls.
-        if self.commits.try_send(Commit { batches, answer }).is_err() {
-            let why = format!("commit: {COMMITS_WAITING_MAX} others wait already");
-            return std::future::ready(Err(refused(&why))).boxed();
-        }
-        async move {
-            answered.await.unwrap_or_else(|_| Err(refused("commit: the store was closed")))
-        }
-        .boxed()
+        hand_over(&self.commits, |answer| Commit { batches, answer })
     }
 
     fn due(

@@ -48,7 +48,9 @@ pub(super) async fn acquire(
         let message = format!("{shard:?} has had all its {EPOCH_MAX} owners");
         refused(ErrorKind::Unsupported, message)
     };
-    epoch.map(Epoch).ok_or_else(spent)
+    let epoch = epoch.map(Epoch).ok_or_else(spent)?;
+    shared.note_owned(shard, epoch);
+    Ok(epoch)
 }
 
 /// Keeps a shard for a while, and says what time it is.
@@ -95,12 +97,12 @@ async fn ask(shared: &Shared, what: &'static str, sql: &Text) -> Result<Vec<Vec<
     let mut tries = 1;
     loop {
         let mut reader = shared.pool.get().await?;
-        match reader.session.ask(what, sql).await {
+        match reader.ask(what, sql).await {
             // The transaction ends with its connection, which is not given back.
             Err(error) if error.kind() == ErrorKind::Unavailable && tries < TRIES_MAX => tries += 1,
             Err(error) => return Err(error),
             Ok(answer) => {
-                shared.pool.give_back(reader);
+                reader.give_back();
                 return Ok(answer);
             }
         }

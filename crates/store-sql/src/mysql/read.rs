@@ -1,6 +1,5 @@
 //! Looking things up: what is due, jobs by name, attempts, ledgers, and all a new owner must know.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -11,24 +10,22 @@ use hence_core::queue::QueueSettings;
 use hence_core::schedule::ScheduleState;
 use hence_core::time::Timestamp;
 use hence_store::{
-    ErrorKind, FinishedJob, LedgerOrder, LedgerRequest, LiveJob, OccurrenceRecord, Recovered,
-    StoreError, StoredJob, codec,
+    FinishedJob, LedgerOrder, LedgerRequest, LiveJob, OccurrenceRecord, Recovered, StoreError,
+    StoredJob, codec,
 };
 use mysql_async::Row;
 
 use super::commit_row;
 use super::session::column;
 use super::shared::{Shared, Tables};
-use super::snapshot::{COUNTS, Found, Snapshot, Which};
+use super::snapshot::{COUNTS, Snapshot, Which};
 use super::text::Text;
 use crate::fold::{CommitRow, Folded};
+use crate::found::{self, Found, by_name};
 use crate::front::{Page, Tracker};
-use crate::limits::READ_AHEAD;
+use crate::limits::{READ_AHEAD, ROWS_READ_MAX};
 use crate::names::name_hash;
-use crate::rows::{RowName, Stamp, number_column, read_finished};
-
-/// Rows read at once, however many are asked for.
-const ROWS_MAX: usize = 10_000;
+use crate::rows::{RowName, Stamp, bad_name, number_column, read_finished, refuse_named};
 
 /// The columns of a finished row.
 pub(super) const FINISHED: &str = "h.number, h.stamp, h.payload, h.body";
@@ -47,7 +44,7 @@ pub(super) async fn due(
     let front = snapshot.fronts.get(queue).copied().unwrap_or(Timestamp::MIN);
     for step in snapshot.layout.walk(after.due_at.max(front), Timestamp::MAX) {
         while found.len() < limit {
-            let asked = (limit - found.len()).saturating_add(READ_AHEAD).min(ROWS_MAX);
+            let asked = (limit - found.len()).saturating_add(READ_AHEAD).min(ROWS_READ_MAX);
             let (name, at) = (Some(queue.as_str()), Some((after, queue.as_str())));
             let which = Which { queue: name, after: at, limit: asked, ..Which::default() };
             let rows = snapshot.rows(step, which).await?;
@@ -63,8 +60,7 @@ pub(super) async fn due(
     let moment = snapshot.moment;
     snapshot.end().await?;
     found.truncate(limit);
-    let place = |live: &LiveJob| Place { due_at: live.progress.due_at, number: live.job.number };
-    let places = found.iter().map(place).collect();
+    let places = found.iter().map(found::place).collect();
     look.found(moment, Page { queue, after: begun, places, more: found.len() >= limit });
     Ok(found)
 }
@@ -118,25 +114,11 @@ pub(super) async fn get(
     hashes(&mut finished);
     let live = snapshot.found("look names up", &live).await?;
     let done = snapshot.ask("look names up", &finished).await?.into_iter().flatten();
-    let mut found: HashMap<JobName, (Stamp, StoredJob)> = HashMap::new();
-    for row in done {
-        let (stamp, done) = finished_row(shard, row)?;
-        let name = done.job.name.clone();
-        if found.get(&name).is_none_or(|(other, _)| *other < stamp) {
-            found.insert(name, (stamp, StoredJob::Finished(done)));
-        }
-    }
+    let done = done.map(|row| finished_row(shard, row)).collect::<Result<_, _>>()?;
+    let live: Vec<LiveJob> = live.into_iter().map(|row| snapshot.with_lease(row)).collect();
     let now = now.max(snapshot.swept_until);
-    found.retain(|_, (_, stored)| match stored {
-        StoredJob::Finished(done) => done.finish.keep_until > now,
-        StoredJob::Live(_) => true,
-    });
-    for row in live {
-        let (name, stamp) = (row.live.job.name.clone(), row.stamp);
-        found.insert(name, (stamp, StoredJob::Live(snapshot.with_lease(row))));
-    }
     snapshot.end().await?;
-    Ok(names.iter().map(|name| found.get(name).map(|(_, stored)| stored.clone())).collect())
+    Ok(by_name(names, now, done, live))
 }
 
 /// Reads a finished row, selected by [`FINISHED`].
@@ -169,8 +151,8 @@ pub(super) async fn attempts(
          WHERE {this} AND last_attempt IS NOT NULL AND keep_until > {swept}) a ORDER BY stamp, nth",
     ));
     let mut reader = shared.pool.get().await?;
-    let rows = reader.session.ask(WHAT, &sql).await?.into_iter().flatten();
-    shared.pool.give_back(reader);
+    let rows = reader.ask(WHAT, &sql).await?.into_iter().flatten();
+    reader.give_back();
     let name = RowName { table: "attempts", shard, number };
     let decode = |mut row: Row| {
         let body: Vec<u8> = column(WHAT, &mut row, 0)?;
@@ -201,8 +183,8 @@ pub(super) async fn occurrences(
     sql.raw(&format!(" ORDER BY last_at {order}, number {order} LIMIT "));
     sql.number(i64::try_from(request.limit).unwrap_or(i64::MAX));
     let mut reader = shared.pool.get().await?;
-    let rows = reader.session.ask(WHAT, &sql).await?.into_iter().flatten();
-    shared.pool.give_back(reader);
+    let rows = reader.ask(WHAT, &sql).await?.into_iter().flatten();
+    reader.give_back();
     let decode = |mut row: Row| {
         let name = RowName { table: "occurrences", shard, number: column(WHAT, &mut row, 0)? };
         let body: Vec<u8> = column(WHAT, &mut row, 1)?;
@@ -212,6 +194,7 @@ pub(super) async fn occurrences(
 }
 
 pub(super) async fn recover(shared: &Shared, shard: ShardId) -> Result<Recovered, StoreError> {
+    let owned = shared.owned(shard);
     let mut snapshot = Snapshot::begin(shared, shard).await?;
     let sql = commits_sql(&shared.tables, shard, snapshot.layout.era, None);
     let rows = snapshot.ask("read commits", &sql).await?;
@@ -231,6 +214,7 @@ pub(super) async fn recover(shared: &Shared, shard: ShardId) -> Result<Recovered
         recovered.counts.push((queue, counts.map_err(|error| name.refuse(error))?));
     }
     recovered.active = active(&mut snapshot).await?;
+    shared.note_recovered(shard, owned, snapshot.moment, &recovered.active)?;
     snapshot.end().await?;
     Ok(recovered)
 }
@@ -266,8 +250,8 @@ async fn queues(
         let name: String = column(WHAT, &mut row, 0)?;
         let body: Vec<u8> = column(WHAT, &mut row, 1)?;
         let settings = codec::decode_queue(&Bytes::from(body));
-        let settings = settings.map_err(|error| named("queues", &name, &error))?;
-        let name = QueueName::new(&name).map_err(|_| corrupt("queues", &name))?;
+        let settings = settings.map_err(|error| refuse_named("queues", &name, &error))?;
+        let name = QueueName::new(&name).map_err(|_| bad_name("queues", &name))?;
         Ok((name, settings))
     };
     rows.map(decode).collect()
@@ -287,8 +271,8 @@ async fn schedules(
         let stamp = Stamp(column(WHAT, &mut row, 1)?);
         let body: Vec<u8> = column(WHAT, &mut row, 2)?;
         let put: Vec<u8> = column(WHAT, &mut row, 3)?;
-        let refuse = |error: StoreError| named("schedules", &id, &error);
-        let name = ScheduleId::new(&id).map_err(|_| corrupt("schedules", &id))?;
+        let refuse = |error: StoreError| refuse_named("schedules", &id, &error);
+        let name = ScheduleId::new(&id).map_err(|_| bad_name("schedules", &id))?;
         let progress = folded.progress_of(&name, stamp).unwrap_or(&put);
         let progress = codec::decode_schedule_progress(&Bytes::copy_from_slice(progress));
         let schedule = codec::decode_schedule(&Bytes::from(body)).map_err(refuse)?;
@@ -303,27 +287,5 @@ async fn active(snapshot: &mut Snapshot<'_>) -> Result<Vec<LiveJob>, StoreError>
     sql.raw(" AND j.holds_key = 1 AND ").raw(&snapshot.shared.tables.named(COUNTS));
     let mut rows = snapshot.found("read jobs that hold a key", &sql).await?;
     rows.extend(snapshot.leased().await?);
-    let mut active: HashMap<JobNumber, LiveJob> = HashMap::new();
-    for row in rows {
-        let live = snapshot.with_lease(row);
-        if live.lease.is_some() || live.progress.holds_key {
-            active.insert(live.job.number, live);
-        }
-    }
-    let mut active: Vec<LiveJob> = active.into_values().collect();
-    active.sort_by_key(|live| live.job.number);
-    Ok(active)
-}
-
-fn named(table: &str, row: &str, error: &StoreError) -> StoreError {
-    let kind = match error.kind() {
-        ErrorKind::Version => ErrorKind::Version,
-        _ => ErrorKind::Corrupt,
-    };
-    StoreError::new(kind, format!("read {table}, row {row:?}: {error}"))
-}
-
-fn corrupt(table: &str, row: &str) -> StoreError {
-    let message = format!("read {table}, row {row:?}: a name that is not allowed");
-    StoreError::new(ErrorKind::Corrupt, message)
+    Ok(found::active(rows.into_iter().map(|row| snapshot.with_lease(row))))
 }

@@ -14,6 +14,7 @@ use super::session::{Session, column};
 use super::shared::Tables;
 use super::text::Text;
 use crate::limits::LOCK_SECS_MAX;
+use crate::options::Meta;
 use crate::slots::{Layout, start_of};
 
 /// Tables with a partition for each slot.
@@ -25,14 +26,6 @@ const DROP_WAIT_SECS: u64 = 1;
 
 /// How often a change that is needed is tried: in between, everybody else has a turn.
 const CHANGE_TRIES_MAX: usize = 10;
-
-/// What a store was made with.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Meta {
-    pub(super) shards: u16,
-    pub(super) width: Millis,
-    pub(super) era: Millis,
-}
 
 /// The tables of a store, over a connection.
 pub(super) struct Schema<'a> {
@@ -88,17 +81,8 @@ impl Schema<'_> {
         let sql = self.tables.text("SELECT shards, slot_width, era_width FROM @meta");
         let mut rows = self.session.ask(WHAT, &sql).await?.into_iter().flatten();
         let Some(mut row) = rows.next() else { return Ok(None) };
-        let mut positive = |index| {
-            let number = column::<i64>(WHAT, &mut row, index)?;
-            let number = u64::try_from(number).ok().filter(|number| *number > 0);
-            number.ok_or_else(|| {
-                let message = "read meta: its only row makes no sense";
-                StoreError::new(ErrorKind::Corrupt, message)
-            })
-        };
-        let shards = u16::try_from(positive(0)?).unwrap_or(u16::MAX);
-        let (width, era) = (Millis::new(positive(1)?), Millis::new(positive(2)?));
-        Ok(Some(Meta { shards, width, era }))
+        let mut number = |index| column::<i64>(WHAT, &mut row, index);
+        Meta::read(number(0)?, number(1)?, number(2)?).map(Some)
     }
 
     /// Makes what a layout needs and is not there.

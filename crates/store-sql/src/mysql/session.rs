@@ -12,9 +12,9 @@ use super::error::{failed, is_elsewhere, unreadable};
 use super::text::Text;
 use super::url::MySqlUrl;
 use crate::limits::{
-    CALL_SECS_MAX, CONNECT_SECS_MAX, IDLE_IN_TRANSACTION_SECS_MAX, LOCK_SECS_MAX,
-    UNACKNOWLEDGED_SECS_MAX,
+    CALL_SECS_MAX, IDLE_IN_TRANSACTION_SECS_MAX, LOCK_SECS_MAX, UNACKNOWLEDGED_SECS_MAX,
 };
+use crate::patience::Patience;
 
 /// What a connection is for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -32,16 +32,18 @@ pub(super) struct Connector {
     hosts: Arc<[Opts]>,
     /// Which of the hosts.
     current: Arc<AtomicUsize>,
+    pub(super) patience: Patience,
 }
 
 impl Connector {
-    pub(super) fn new(url: &MySqlUrl) -> Self {
+    pub(super) fn new(url: &MySqlUrl, patience: Patience) -> Self {
         let idle = Duration::from_secs(UNACKNOWLEDGED_SECS_MAX);
         let opts = |host: &OptsBuilder| {
             let opts = host.clone().tcp_keepalive(Some(idle)).stmt_cache_size(0);
             opts.connect_attribute("program_name", "hence").into()
         };
-        Connector { hosts: url.hosts.iter().map(opts).collect(), current: Arc::default() }
+        let hosts = url.hosts.iter().map(opts).collect();
+        Connector { hosts, current: Arc::default(), patience }
     }
 
     /// Makes a connection to the host in use, or to the next one that can be used.
@@ -76,7 +78,7 @@ impl Connector {
     }
 
     async fn connect_to(&self, host: usize, role: Role) -> Result<Session, StoreError> {
-        let within = Duration::from_secs(CONNECT_SECS_MAX);
+        let within = self.patience.connect;
         let connecting = tokio::time::timeout(within, Conn::new(self.hosts[host].clone()));
         let conn = connecting.await.map_err(|_| {
             let message = format!("connect to MySQL: no answer within {within:?}");
@@ -190,7 +192,7 @@ impl Session {
         sql: &Text,
     ) -> Result<Vec<Vec<Row>>, StoreError> {
         self.broken = true;
-        let within = Duration::from_secs(CALL_SECS_MAX);
+        let within = self.connector.patience.call;
         let asking = tokio::time::timeout(within, sets(&mut self.conn, sql));
         let answer = asking.await.map_err(|_| {
             let message = format!("{what}: no answer within {within:?}");

@@ -1,31 +1,28 @@
 //! What the writer and the readers of one store have in common.
 
-use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::ops::Deref;
 
 use hence_core::id::ShardId;
 use hence_core::time::Timestamp;
-use hence_store::{ErrorKind, Pressure, StoreError};
+use hence_store::{ErrorKind, StoreError};
 use mysql_async::Row;
 
 use super::commit_row;
-use super::pool::Pool;
-use super::session::{Connector, column};
+use super::session::{Connector, Role, Session, column};
 use super::text::Text;
-use crate::front::{Fronts, Tracker};
-use crate::leases::LeaseLog;
+use crate::front::Fronts;
+use crate::known::Known;
 use crate::names::SqlName;
+use crate::pool::{self, Connect, Pool};
 use crate::rows::Stamp;
 use crate::slots::{Layout, Slots};
 
 pub(super) struct Shared {
     pub(super) connector: Connector,
-    pub(super) pool: Pool,
+    pub(super) pool: Pool<Connector>,
     pub(super) tables: Tables,
     pub(super) slots: Slots,
-    shards: Mutex<HashMap<ShardId, Known>>,
-    full: AtomicBool,
+    known: Known,
 }
 
 /// What our tables are called.
@@ -34,18 +31,28 @@ pub(super) struct Tables {
     prefix: SqlName,
 }
 
-/// What is known of a shard. All of it can be read again.
-#[derive(Default)]
-struct Known {
-    swept_until: Option<Timestamp>,
-    log: Option<Arc<EraLog>>,
-    waiting: Tracker,
+/// A connection that reads.
+pub(super) type Reader<'a> = pool::Reader<'a, Connector>;
+
+impl Connect for Connector {
+    type Session = Session;
+
+    fn connect(&self) -> impl Future<Output = Result<Session, StoreError>> + Send {
+        Connector::connect(self, Role::Reader)
+    }
+
+    fn is_good(session: &Session) -> bool {
+        !session.is_over()
+    }
 }
 
-/// The leases of one era.
-pub(super) struct EraLog {
-    pub(super) era: i64,
-    log: Mutex<LeaseLog>,
+/// What is known is asked of it; the rest is read over one of its connections.
+impl Deref for Shared {
+    type Target = Known;
+
+    fn deref(&self) -> &Known {
+        &self.known
+    }
 }
 
 /// A shard as its rows say.
@@ -89,16 +96,6 @@ impl Tables {
     }
 }
 
-impl EraLog {
-    pub(super) fn new(era: i64) -> Self {
-        EraLog { era, log: Mutex::default() }
-    }
-
-    pub(super) fn lock(&self) -> MutexGuard<'_, LeaseLog> {
-        self.log.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
 impl Shared {
     pub(super) fn new(connector: Connector, readers: usize, tables: Tables, slots: Slots) -> Self {
         Shared {
@@ -106,8 +103,7 @@ impl Shared {
             connector,
             tables,
             slots,
-            shards: Mutex::default(),
-            full: AtomicBool::new(false),
+            known: Known::default(),
         }
     }
 
@@ -175,54 +171,5 @@ impl Shared {
             swept_until: self.swept_until(shard),
             fronts,
         })
-    }
-
-    /// What was to be kept until here is gone.
-    pub(super) fn swept_until(&self, shard: ShardId) -> Timestamp {
-        self.known(shard, |known| known.swept_until).unwrap_or(Timestamp::MIN)
-    }
-
-    /// What was to be kept until `now` is gone; written with the next commit.
-    pub(super) fn sweep_to(&self, shard: ShardId, now: Timestamp) {
-        self.known(shard, |known| known.swept_until = known.swept_until.max(Some(now)));
-    }
-
-    /// What is known of the waiting jobs of a shard.
-    pub(super) fn waiting<T>(&self, shard: ShardId, look: impl FnOnce(&mut Tracker) -> T) -> T {
-        self.known(shard, |known| look(&mut known.waiting))
-    }
-
-    /// The leases that were read last.
-    pub(super) fn log(&self, shard: ShardId) -> Option<Arc<EraLog>> {
-        self.known(shard, |known| known.log.clone())
-    }
-
-    /// Remembers the leases of an era, unless a later one is known.
-    pub(super) fn keep_log(&self, shard: ShardId, log: &Arc<EraLog>) {
-        self.known(shard, |known| {
-            if known.log.as_ref().is_none_or(|old| old.era < log.era) {
-                known.log = Some(Arc::clone(log));
-            }
-        });
-    }
-
-    /// Whether there is room, as far as the last commit could tell.
-    pub(super) fn pressure(&self) -> Pressure {
-        if self.full.load(Ordering::Acquire) { Pressure::Full } else { Pressure::Normal }
-    }
-
-    pub(super) fn note_room(&self, outcome: &Result<(), StoreError>) {
-        match outcome {
-            Ok(()) => self.full.store(false, Ordering::Release),
-            Err(error) if error.kind() == ErrorKind::Full => {
-                self.full.store(true, Ordering::Release);
-            }
-            Err(_) => {}
-        }
-    }
-
-    fn known<T>(&self, shard: ShardId, look: impl FnOnce(&mut Known) -> T) -> T {
-        let mut shards = self.shards.lock().unwrap_or_else(PoisonError::into_inner);
-        look(shards.entry(shard).or_default())
     }
 }

@@ -12,11 +12,12 @@ use hence_store::{LiveJob, StoreError};
 use mysql_async::Row;
 
 use super::commit_row;
-use super::pool::Reader;
 use super::session::column;
-use super::shared::{EraLog, Lock, ShardRow, Shared};
+use super::shared::{Lock, Reader, ShardRow, Shared};
 use super::text::Text;
+use crate::found::Found;
 use crate::front::Fronts;
+use crate::known::EraLog;
 use crate::rows::{RowName, Stamp, number_column, read_live};
 use crate::slots::{ELSEWHERE, Layout, Step};
 
@@ -57,19 +58,6 @@ pub(super) struct Which<'a> {
     pub(super) limit: usize,
 }
 
-/// A live row.
-pub(super) struct Found {
-    pub(super) slot: i64,
-    pub(super) stamp: Stamp,
-    pub(super) live: LiveJob,
-}
-
-impl Found {
-    pub(super) fn place(&self) -> Place {
-        Place { due_at: self.live.progress.due_at, number: self.live.job.number }
-    }
-}
-
 impl<'a> Snapshot<'a> {
     /// Begins to look.
     pub(super) async fn begin(shared: &'a Shared, shard: ShardId) -> Result<Self, StoreError> {
@@ -80,7 +68,7 @@ impl<'a> Snapshot<'a> {
         let mut sql = shared.tables.text(BEGIN);
         sql.append(&shared.shard_sql(shard, Lock::None)).raw("; ");
         sql.append(&tail(shared, shard, high));
-        let mut sets = reader.session.ask(WHAT, &sql).await?.into_iter().skip(2);
+        let mut sets = reader.ask(WHAT, &sql).await?.into_iter().skip(2);
         let row = shared.shard_row(shard, &mut sets)?;
         let rows = sets.next().unwrap_or_default();
         let fresh = || Arc::new(EraLog::new(row.layout.era));
@@ -88,7 +76,7 @@ impl<'a> Snapshot<'a> {
             Some(known) if known.era == row.layout.era => (known, rows),
             // What was read goes on from another era, and says nothing about this one.
             Some(_) => {
-                let mut sets = reader.session.ask(WHAT, &tail(shared, shard, Stamp(-1))).await?;
+                let mut sets = reader.ask(WHAT, &tail(shared, shard, Stamp(-1))).await?;
                 (fresh(), sets.pop().unwrap_or_default())
             }
             None => (fresh(), rows),
@@ -101,8 +89,8 @@ impl<'a> Snapshot<'a> {
 
     /// Looks no more.
     pub(super) async fn end(mut self) -> Result<(), StoreError> {
-        self.reader.session.run("end to read", &Text::new("COMMIT")).await?;
-        self.shared.pool.give_back(self.reader);
+        self.reader.run("end to read", &Text::new("COMMIT")).await?;
+        self.reader.give_back();
         Ok(())
     }
 
@@ -112,7 +100,7 @@ impl<'a> Snapshot<'a> {
         what: &'static str,
         sql: &Text,
     ) -> Result<Vec<Vec<Row>>, StoreError> {
-        self.reader.session.ask(what, sql).await
+        self.reader.ask(what, sql).await
     }
 
     /// The job with its lease, if it has one.

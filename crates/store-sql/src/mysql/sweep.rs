@@ -4,7 +4,6 @@
 //! reported exactly once; so are those that were to be kept for very long.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use hence_core::id::{QueueName, ShardId};
 use hence_core::job::Outcome;
@@ -16,7 +15,6 @@ use super::session::{Cluster, Session, column};
 use super::shared::{Lock, Shared};
 use super::text::Text;
 use super::turn;
-use crate::limits::CALL_SECS_MAX;
 
 const WHAT: &str = "sweep";
 
@@ -30,13 +28,13 @@ pub(super) async fn sweep(
     limit: usize,
 ) -> Result<Vec<(QueueName, u64)>, StoreError> {
     let mut reader = shared.pool.get().await?;
-    let dead = delete(shared, &mut reader.session, shard, now, limit).await?;
+    let dead = delete(shared, &mut reader, shard, now, limit).await?;
     // What was swept is reported, whatever becomes of this and however long it takes: the next
     // sweep goes on with it.
-    let within = Duration::from_secs(CALL_SECS_MAX / 2);
-    let keeping = turn::keep_up(shared, &mut reader.session, shard, now);
+    let within = shared.connector.patience.call / 2;
+    let keeping = turn::keep_up(shared, &mut reader, shard, now);
     match tokio::time::timeout(within, keeping).await {
-        Ok(Ok(())) => shared.pool.give_back(reader),
+        Ok(Ok(())) => reader.give_back(),
         Ok(Err(error)) => {
             tracing::warn!(%error, shard = shard.0, "the tables could not be kept up");
         }

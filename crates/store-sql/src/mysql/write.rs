@@ -11,7 +11,6 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 use hence_core::id::ShardId;
 use hence_store::{ErrorKind, ShardBatch, StoreError};
@@ -23,7 +22,7 @@ use super::statements;
 use super::text::{Packets, Text};
 use crate::draft::Draft;
 use crate::front::{Moves, Tracker};
-use crate::limits::{CALL_SECS_MAX, SEQUENCE_BITS};
+use crate::limits::SEQUENCE_BITS;
 use crate::rows::Stamp;
 
 /// A commit and whom to tell.
@@ -40,7 +39,7 @@ const TRIES_MAX: usize = 4;
 pub(super) async fn writer(shared: Arc<Shared>, mut commits: mpsc::Receiver<Commit>) {
     let mut session = None;
     while let Some(Commit { batches, answer }) = commits.recv().await {
-        let within = Duration::from_secs(CALL_SECS_MAX);
+        let within = shared.connector.patience.call;
         let committing = commit(&shared, &mut session, &batches);
         let outcome = tokio::time::timeout(within, committing).await.unwrap_or_else(|_| {
             let message = format!("commit: no answer within {within:?}");
@@ -113,6 +112,7 @@ async fn write(shared: &Shared, session: &mut Session, drafts: &[Draft]) -> Resu
         session.run("commit", &packet).await?;
     }
     for (draft, before, verdict, moves) in written {
+        shared.outstanding(draft.shard, |outstanding| outstanding.committed(draft));
         shared.waiting(draft.shard, |known| match verdict {
             Verdict::Next => known.committed(before, draft.stamp, moves),
             Verdict::Known => known.was_committed(draft.stamp, moves),

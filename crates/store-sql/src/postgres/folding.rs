@@ -20,7 +20,7 @@ use super::schema::Schema;
 use super::snapshot::COUNTS;
 use super::turn::Turn;
 use super::value::Value;
-use crate::draft::{Grant, LeaseRow};
+use crate::draft::LeaseRow;
 use crate::fold::Folded;
 use crate::limits::PROGRESS_CARRIED_MAX;
 use crate::rows::{Stamp, number_column};
@@ -31,7 +31,7 @@ impl Turn<'_> {
         let layout = self.present_layout().await?;
         let mut folded = Folded::default();
         self.read_on(&mut folded, layout.era).await?;
-        self.leave_out_over(&mut folded);
+        self.shared.leave_out_over(self.shard, &mut folded);
         if let Some(last) = folded.last {
             let live = self.live_leases(&layout, &folded, last).await?;
             folded.leases.keep(live.iter().map(|lease| lease.place));
@@ -47,24 +47,12 @@ impl Turn<'_> {
             return Ok(());
         }
         self.read_on(&mut folded, era).await?;
-        self.leave_out_over(&mut folded);
+        self.shared.leave_out_over(self.shard, &mut folded);
         if let Some(last) = folded.last {
             self.write_fold(&layout, folded, last).await?;
         }
         let sql = "UPDATE @shards SET era = $2 WHERE shard = $1";
         self.query(sql, &[&self.number(), &self.target.era]).await.map(drop)
-    }
-
-    /// Most leases of an era are over, and this process made the commits that ended them: it need
-    /// not look at the rows of each job again. The first row says nothing of when its leases were
-    /// granted, or by whom: they were carried there. They are few.
-    fn leave_out_over(&self, folded: &mut Folded) {
-        let carried = folded.first;
-        self.shared.outstanding(self.shard, |outstanding| {
-            folded.leases.leave_out(|place, stamp| {
-                Some(stamp) != carried && outstanding.is_over(place, stamp)
-            });
-        });
     }
 
     /// Adds the commits of an era that are not folded yet.
@@ -103,7 +91,6 @@ impl Turn<'_> {
         self.query(request.sql, &values).await.map(drop)
     }
 
-    /// What a schedule came to before it was put again is over: folded, it would look newer.
     async fn drop_stale_progress(&self, folded: &mut Folded) -> Result<(), StoreError> {
         let ids: Vec<&str> = folded.advanced.keys().map(ScheduleId::as_str).collect();
         if ids.is_empty() {
@@ -117,9 +104,7 @@ impl Turn<'_> {
             let (id, stamp) = read().map_err(failed("read schedules"))?;
             put.insert(id, Stamp(stamp));
         }
-        folded
-            .advanced
-            .retain(|id, (stamp, _)| put.get(id.as_str()).is_some_and(|put| *put < *stamp));
+        folded.drop_stale_progress(&put);
         Ok(())
     }
 
@@ -157,15 +142,7 @@ impl Turn<'_> {
             let read = || -> Columns<(i64, i64)> { Ok((row.try_get(0)?, row.try_get(1)?)) };
             let (nth, stamp) = read().map_err(failed("read running jobs"))?;
             let Some((queue, place)) = places.get(nth as usize - 1) else { continue };
-            let Some(lease) = folded.leases.lease_of(*place, Stamp(stamp), last) else { continue };
-            let (attempt, holder, granted_at) = (lease.attempt, lease.holder, lease.granted_at);
-            leases.push(LeaseRow {
-                queue: (*queue).clone(),
-                place: *place,
-                token: lease.token,
-                until: lease.until,
-                grant: Some(Grant { attempt, holder, granted_at }),
-            });
+            leases.extend(folded.leases.carried(queue, *place, Stamp(stamp), last));
         }
         Ok(leases)
     }

@@ -15,20 +15,22 @@ use hence_core::id::{Epoch, JobName, JobNumber, LetterId, QueueName, ShardId};
 use hence_core::job::AttemptRecord;
 use hence_core::time::{Millis, Timestamp};
 use hence_store::{
-    Answer, Capabilities, ErrorKind, LedgerRequest, Letter, ListRequest, LiveJob, OccurrenceRecord,
-    Page, Pressure, Recovered, ShardBatch, Store, StoreError, StoredJob, Tier,
+    Answer, Capabilities, LedgerRequest, Letter, ListRequest, LiveJob, OccurrenceRecord, Page,
+    Pressure, Recovered, ShardBatch, Store, StoreError, StoredJob, Tier,
 };
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{mpsc, watch};
 
-use self::schema::{Meta, Schema};
+use self::schema::Schema;
 use self::session::Connector;
 use self::shared::Shared;
 use self::write::Commit;
 use crate::limits::COMMITS_WAITING_MAX;
 use crate::migrate::{self, Applied};
+use crate::options::Meta;
 pub use crate::options::{Options, Run};
+use crate::patience::Patience;
 use crate::slots::{Layout, Slots};
-use crate::threads::Threads;
+use crate::threads::{Threads, hand_over};
 use crate::url::PostgresUrl;
 
 mod bind;
@@ -38,7 +40,6 @@ mod folding;
 mod letters;
 mod list;
 mod own;
-mod pool;
 mod read;
 mod schema;
 mod servers;
@@ -78,12 +79,13 @@ pub fn open(url: &str, options: &Options) -> BoxFuture<'static, Result<PostgresS
     async move {
         let url = url?;
         options.check()?;
-        let threads = Threads::start("hence-postgres")?;
-        let connector = Connector::new(&url)?;
+        let patience = options.patience();
+        let threads = Threads::start("hence-postgres", patience)?;
+        let connector = Connector::new(&url, patience)?;
         let opening = prepare(connector.clone(), url.clone(), options.clone());
         let (meta, found) = threads.run(opening).await?;
         let slots = Slots { width: meta.width, era: meta.era, ..options.slots };
-        let shared = Arc::new(Shared::new(connector, url.readers, url.schema, slots));
+        let shared = Arc::new(Shared::new(connector, url.readers, url.schema, slots, patience));
         let (commits, waiting) = mpsc::channel(COMMITS_WAITING_MAX);
         threads.spawn(write::writer(Arc::clone(&shared), waiting));
         let news = watch::Sender::new(0);
@@ -106,10 +108,8 @@ async fn prepare(
     for step in schema.migrate(None).await? {
         tracing::info!(version = step.version, name = step.name, "ran a migration of PostgreSQL");
     }
-    let Slots { width, era, .. } = options.slots;
-    let wanted = Meta { shards: options.shards, width, era };
     let layout = Layout::at(options.now, &options.slots);
-    let meta = schema.meta(wanted, &layout).await?;
+    let meta = schema.meta(options.meta(), &layout).await?;
     Ok((meta, found))
 }
 
@@ -145,8 +145,8 @@ fn with_schema<T: Send + 'static>(
     let url = PostgresUrl::parse(url);
     async move {
         let url = url?;
-        let connector = Connector::new(&url)?;
-        let threads = Threads::start("hence-postgres")?;
+        let connector = Connector::new(&url, Patience::default())?;
+        let threads = Threads::start("hence-postgres", Patience::default())?;
         let working = async move {
             connector.refuse_pooler().await?;
             let session = connector.connect().await?;
@@ -175,7 +175,9 @@ impl PostgresStore {
         T: Send + 'static,
         F: Future<Output = Result<T, StoreError>> + Send + 'static,
     {
-        self.threads.run(work(Arc::clone(&self.shared)))
+        let answer = self.threads.run(work(Arc::clone(&self.shared)));
+        let shared = Arc::clone(&self.shared);
+        answer.inspect(move |answer| shared.pool.learn(answer)).boxed()
     }
 }
 
@@ -193,17 +195,7 @@ impl Store for PostgresStore {
     }
 
     fn commit(&self, batches: Vec<ShardBatch>) -> Answer<'_, ()> {
-        let (answer, answered) = oneshot::channel();
-        let refused = |why: &str| StoreError::new(ErrorKind::Unavailable, why);
-        // Sent at once, not when it is polled: commits are made in the order of the calls.
-        if self.commits.try_send(Commit { batches, answer }).is_err() {
-            let why = format!("commit: {COMMITS_WAITING_MAX} others wait already");
-            return std::future::ready(Err(refused(&why))).boxed();
-        }
-        async move {
-            answered.await.unwrap_or_else(|_| Err(refused("commit: the store was closed")))
-        }
-        .boxed()
+        hand_over(&self.commits, |answer| Commit { batches, answer })
     }
 
     fn due(

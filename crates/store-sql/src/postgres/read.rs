@@ -1,6 +1,5 @@
 //! Looking things up: what is due, jobs by name, attempts, ledgers, and all a new owner must know.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -11,22 +10,22 @@ use hence_core::queue::QueueSettings;
 use hence_core::schedule::ScheduleState;
 use hence_core::time::Timestamp;
 use hence_store::{
-    ErrorKind, FinishedJob, LedgerOrder, LedgerRequest, LiveJob, OccurrenceRecord, Recovered,
-    StoreError, StoredJob, codec,
+    FinishedJob, LedgerOrder, LedgerRequest, LiveJob, OccurrenceRecord, Recovered, StoreError,
+    StoredJob, codec,
 };
 use tokio_postgres::Row;
 
 use super::error::{Columns, failed};
 use super::shared::Shared;
-use super::snapshot::{COUNTS, Found, LEASES, LIVE, Snapshot, Which, leases_at};
+use super::snapshot::{COUNTS, LEASES, LIVE, Snapshot, Which, leases_at};
 use super::value::Value;
 use crate::fold::{CommitRow, Folded};
-use crate::limits::READ_AHEAD;
+use crate::found::{self, Found, by_name};
+use crate::limits::{READ_AHEAD, ROWS_READ_MAX};
 use crate::names::name_hash;
-use crate::rows::{RowName, Stamp, number_column, number_of, read_finished};
-
-/// Rows read at once, however many are asked for.
-const PAGE_MAX: usize = 10_000;
+use crate::rows::{
+    RowName, Stamp, bad_name, number_column, number_of, read_finished, refuse_named,
+};
 
 /// The columns of a finished row.
 pub(super) const FINISHED: &str = "h.number, h.stamp, h.payload, h.body";
@@ -50,7 +49,7 @@ pub(super) async fn due(
     for step in snapshot.layout.walk(after.due_at, Timestamp::MAX) {
         let mut after = after;
         while found.len() < limit {
-            let asked = (limit - found.len()).saturating_add(READ_AHEAD).min(PAGE_MAX);
+            let asked = (limit - found.len()).saturating_add(READ_AHEAD).min(ROWS_READ_MAX);
             let which = Which {
                 queue: Some(queue.as_str()),
                 after: Some((after, queue.as_str())),
@@ -92,34 +91,12 @@ pub(super) async fn get(
     let questions: [(&str, &[Value<'_>]); 2] = [(&finished, &values), (&live, &values)];
     let (snapshot, mut answers) = Snapshot::begin_with(shared, shard, &questions).await?;
     let (live, done) = (answers.pop().unwrap_or_default(), answers.pop().unwrap_or_default());
-    let mut found: HashMap<JobName, (Stamp, StoredJob)> = HashMap::new();
-    for row in &done {
-        let (stamp, done) = finished_row(shard, row)?;
-        let name = done.job.name.clone();
-        let newer = found.get(&name).is_none_or(|(other, _)| *other < stamp);
-        if newer {
-            found.insert(name, (stamp, StoredJob::Finished(done)));
-        }
-    }
+    let done = done.iter().map(|row| finished_row(shard, row)).collect::<Result<_, _>>()?;
+    let live = snapshot.still_there(snapshot.in_place(&live)?).await?;
+    let live: Vec<LiveJob> = live.into_iter().map(|row| snapshot.with_lease(row)).collect();
     let now = now.max(snapshot.swept_until);
-    found.retain(|_, (_, stored)| match stored {
-        StoredJob::Finished(done) => done.finish.keep_until > now,
-        StoredJob::Live(_) => true,
-    });
-    let mut candidates = Vec::new();
-    for row in &live {
-        let slot: i64 = row.try_get(0).map_err(failed("look names up"))?;
-        let row = snapshot.found(row)?;
-        if snapshot.layout.holds(slot, row.live.progress.due_at) {
-            candidates.push(row);
-        }
-    }
-    for row in snapshot.still_there(candidates).await? {
-        let (name, stamp) = (row.live.job.name.clone(), row.stamp);
-        found.insert(name, (stamp, StoredJob::Live(snapshot.with_lease(row))));
-    }
     snapshot.end().await;
-    Ok(names.iter().map(|name| found.get(name).map(|(_, stored)| stored.clone())).collect())
+    Ok(by_name(names, now, done, live))
 }
 
 /// Reads a finished row, selected by [`FINISHED`].
@@ -190,7 +167,6 @@ pub(super) async fn occurrences(
 }
 
 pub(super) async fn recover(shared: &Shared, shard: ShardId) -> Result<Recovered, StoreError> {
-    // Before it is looked: nobody else has committed since.
     let owned = shared.owned(shard);
     let snapshot = Snapshot::begin(shared, shard).await?;
     let folded = fold(&snapshot).await?;
@@ -206,13 +182,7 @@ pub(super) async fn recover(shared: &Shared, shard: ShardId) -> Result<Recovered
         recovered.counts.push((queue.clone(), counts.map_err(|error| name.refuse(error))?));
     }
     recovered.active = active(&snapshot).await?;
-    if let Some(epoch) = owned {
-        let until = Stamp::before(epoch)?.max(snapshot.moment);
-        let leased = recovered.active.iter().filter(|live| live.lease.is_some());
-        let places =
-            leased.map(|live| Place { due_at: live.progress.due_at, number: live.job.number });
-        shared.outstanding(shard, |outstanding| outstanding.found(until, places));
-    }
+    shared.note_recovered(shard, owned, snapshot.moment, &recovered.active)?;
     snapshot.end().await;
     Ok(recovered)
 }
@@ -224,7 +194,7 @@ async fn queues(snapshot: &Snapshot<'_>) -> Result<Vec<(QueueName, QueueSettings
         let read = || -> Columns<(&str, &[u8])> { Ok((row.try_get(0)?, row.try_get(1)?)) };
         let (name, body) = read().map_err(failed("read a queue"))?;
         let settings = codec::decode_queue(&Bytes::copy_from_slice(body))
-            .map_err(|error| named("queues", name, &error))?;
+            .map_err(|error| refuse_named("queues", name, &error))?;
         Ok((queue_name(name)?, settings))
     };
     rows.map_err(failed("read queues"))?.iter().map(decode).collect()
@@ -242,8 +212,8 @@ async fn schedules(
             Ok((row.try_get(0)?, row.try_get(1)?, row.try_get(2)?, row.try_get(3)?))
         };
         let (id, stamp, body, progress) = read().map_err(failed("read a schedule"))?;
-        let refuse = |error: StoreError| named("schedules", id, &error);
-        let name = ScheduleId::new(id).map_err(|_| corrupt("schedules", id))?;
+        let refuse = |error: StoreError| refuse_named("schedules", id, &error);
+        let name = ScheduleId::new(id).map_err(|_| bad_name("schedules", id))?;
         let progress = folded.progress_of(&name, Stamp(stamp)).unwrap_or(progress);
         let schedule = codec::decode_schedule(&Bytes::copy_from_slice(body)).map_err(refuse)?;
         let progress = codec::decode_schedule_progress(&Bytes::copy_from_slice(progress));
@@ -254,26 +224,13 @@ async fn schedules(
 
 /// Running jobs, and those that hold their key, by number.
 async fn active(snapshot: &Snapshot<'_>) -> Result<Vec<LiveJob>, StoreError> {
-    let mut active: HashMap<JobNumber, LiveJob> = HashMap::new();
     let sql = format!("SELECT {LIVE} FROM @jobs j WHERE j.shard = $1 AND j.holds_key AND {COUNTS}");
     let values: [Value<'_>; 1] = [&i32::from(snapshot.shard.0)];
     let holding = snapshot.reader.query(&snapshot.shared.sql(&sql), &values).await;
     let mut rows = holding.map_err(failed("read jobs that hold a key"))?;
     rows.extend(leased(snapshot).await?);
-    for row in &rows {
-        let slot: i64 = row.try_get(0).map_err(failed("read a job"))?;
-        let row = snapshot.found(row)?;
-        if !snapshot.layout.holds(slot, row.live.progress.due_at) {
-            continue;
-        }
-        let live = snapshot.with_lease(row);
-        if live.lease.is_some() || live.progress.holds_key {
-            active.insert(live.job.number, live);
-        }
-    }
-    let mut active: Vec<LiveJob> = active.into_values().collect();
-    active.sort_by_key(|live| live.job.number);
-    Ok(active)
+    let rows = snapshot.in_place(&rows)?.into_iter();
+    Ok(found::active(rows.map(|row| snapshot.with_lease(row))))
 }
 
 /// The rows at a place, one look for each: the offset keeps the planner from reading all jobs.
@@ -344,7 +301,7 @@ fn commit_row(shard: ShardId, row: &Row) -> Result<CommitRow, StoreError> {
     let (stamp, next, swept, counts, advanced) = read().map_err(failed("read a commit"))?;
     let counts = counts.into_iter().map(|(name, value)| Ok((queue_name(name)?, value.to_vec())));
     let advanced = advanced.into_iter().map(|(id, value)| {
-        let id = ScheduleId::new(id).map_err(|_| corrupt("commits", id))?;
+        let id = ScheduleId::new(id).map_err(|_| bad_name("commits", id))?;
         Ok((id, value.to_vec()))
     });
     Ok(CommitRow {
@@ -358,18 +315,5 @@ fn commit_row(shard: ShardId, row: &Row) -> Result<CommitRow, StoreError> {
 }
 
 fn queue_name(text: &str) -> Result<QueueName, StoreError> {
-    QueueName::new(text).map_err(|_| corrupt("queues", text))
-}
-
-fn named(table: &str, row: &str, error: &StoreError) -> StoreError {
-    let kind = match error.kind() {
-        ErrorKind::Version => ErrorKind::Version,
-        _ => ErrorKind::Corrupt,
-    };
-    StoreError::new(kind, format!("read {table}, row {row:?}: {error}"))
-}
-
-fn corrupt(table: &str, row: &str) -> StoreError {
-    let message = format!("read {table}, row {row:?}: a name that is not allowed");
-    StoreError::new(ErrorKind::Corrupt, message)
+    QueueName::new(text).map_err(|_| bad_name("queues", text))
 }

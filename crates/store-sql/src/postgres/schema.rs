@@ -12,42 +12,17 @@ use super::error::{Columns, failed};
 use super::session::Session;
 use super::value::Value;
 use crate::limits::DROP_WAIT_MILLIS_MAX;
-use crate::migrate::{self, Applied, Direction, Migration, Step};
+use crate::migrate::{self, Applied, Direction, Migration, Step, migrations};
 use crate::names::SqlName;
+use crate::options::Meta;
 use crate::slots::{Layout, start_of};
 
 /// Every migration there is, in order.
-pub(super) const MIGRATIONS: [Migration; 3] = [
-    Migration {
-        version: 1,
-        name: "tables",
-        up: include_str!("migrations/0001_tables.up.sql"),
-        down: include_str!("migrations/0001_tables.down.sql"),
-    },
-    Migration {
-        version: 2,
-        name: "views",
-        up: include_str!("migrations/0002_views.up.sql"),
-        down: include_str!("migrations/0002_views.down.sql"),
-    },
-    Migration {
-        version: 3,
-        name: "letters",
-        up: include_str!("migrations/0003_letters.up.sql"),
-        down: include_str!("migrations/0003_letters.down.sql"),
-    },
-];
+pub(super) const MIGRATIONS: [Migration; 3] =
+    migrations!["0001" "tables", "0002" "views", "0003" "letters"];
 
 /// Tables with a partition for each slot.
 const BY_SLOT: [&str; 3] = ["jobs", "gone", "history"];
-
-/// What a store was made with.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Meta {
-    pub(super) shards: u16,
-    pub(super) width: Millis,
-    pub(super) era: Millis,
-}
 
 /// The schema of a store, over a connection.
 pub(super) struct Schema<'a> {
@@ -80,14 +55,7 @@ impl Schema<'_> {
 
     /// What would be run, as text.
     pub(super) fn text(&self, steps: &[Step]) -> String {
-        let step = |step: &Step| {
-            let direction = match step.direction {
-                Direction::Up => "up",
-                Direction::Down => "down",
-            };
-            format!("-- {} {}, {direction}\n{}\n", step.version, step.name, self.sql(step.sql))
-        };
-        steps.iter().map(step).collect()
+        steps.iter().map(|step| step.text(|sql| self.sql(sql))).collect()
     }
 
     /// Brings the tables to a version; the newest, without one. Says what was run.
@@ -176,13 +144,7 @@ impl Schema<'_> {
             Ok((row.try_get(0)?, row.try_get(1)?, row.try_get(2)?))
         };
         let (shards, width, era) = read().map_err(failed("read the store"))?;
-        let shards = u16::try_from(shards).ok().filter(|shards| *shards > 0);
-        let span = |millis: i64| u64::try_from(millis).ok().filter(|it| *it > 0).map(Millis::new);
-        let (Some(shards), Some(width), Some(era)) = (shards, span(width), span(era)) else {
-            let message = "read meta: its only row makes no sense";
-            return Err(StoreError::new(ErrorKind::Corrupt, message));
-        };
-        Ok(Some(Meta { shards, width, era }))
+        Meta::read(i64::from(shards), width, era).map(Some)
     }
 
     /// Makes the slots that a layout needs and are not there.

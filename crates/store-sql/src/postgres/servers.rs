@@ -6,8 +6,6 @@
 //! begins a new timeline, and the latest one counts. What is earlier than this process has seen is
 //! never used again.
 
-use std::time::Duration;
-
 use futures::StreamExt;
 use futures::future::{Either, select};
 use futures::stream::FuturesUnordered;
@@ -19,7 +17,7 @@ use tokio_postgres_rustls::MakeRustlsConnect;
 
 use super::error::failed;
 use super::session::Listening;
-use crate::limits::{CONNECT_SECS_MAX, LOOK_AROUND_MILLIS};
+use crate::patience::Patience;
 
 /// The first eight digits are the timeline. A standby cannot say; it is not asked.
 const TIMELINE: &str = "SELECT pg_walfile_name(pg_current_wal_lsn())";
@@ -27,6 +25,7 @@ const TIMELINE: &str = "SELECT pg_walfile_name(pg_current_wal_lsn())";
 /// All servers of an address.
 pub(super) struct Servers {
     configs: Vec<Config>,
+    patience: Patience,
     /// The latest that was seen.
     timeline: watch::Sender<u32>,
 }
@@ -40,13 +39,13 @@ pub(super) struct Connected {
 }
 
 impl Servers {
-    pub(super) fn new(configs: Vec<Config>) -> Self {
-        Servers { configs, timeline: watch::Sender::new(0) }
+    pub(super) fn new(configs: Vec<Config>, patience: Patience) -> Self {
+        Servers { configs, patience, timeline: watch::Sender::new(0) }
     }
 
     /// Connects to the one that is written to.
     pub(super) async fn connect(&self, tls: &MakeRustlsConnect) -> Result<Connected, StoreError> {
-        let within = Duration::from_secs(2 * CONNECT_SECS_MAX);
+        let within = 2 * self.patience.connect;
         let connecting = async {
             match self.configs.as_slice() {
                 [only] => {
@@ -90,8 +89,7 @@ impl Servers {
                 next.await
             } else {
                 // The others must not keep it for long: a machine that is gone says nothing.
-                let around = Duration::from_millis(LOOK_AROUND_MILLIS);
-                tokio::time::timeout(around, next).await.unwrap_or_default()
+                tokio::time::timeout(self.patience.look_around, next).await.unwrap_or_default()
             };
             let Some((config, answer)) = answer else { break };
             match answer {

@@ -24,6 +24,7 @@ use crate::limits::{
     CALL_SECS_MAX, CONNECT_SECS_MAX, IDLE_IN_TRANSACTION_SECS_MAX, LOCK_SECS_MAX,
     UNACKNOWLEDGED_SECS_MAX,
 };
+use crate::patience::Patience;
 use crate::url::{Pooler, PostgresUrl};
 
 /// A connection that its owner reads.
@@ -41,7 +42,7 @@ pub(super) struct Connector {
 }
 
 impl Connector {
-    pub(super) fn new(url: &PostgresUrl) -> Result<Self, StoreError> {
+    pub(super) fn new(url: &PostgresUrl, patience: Patience) -> Result<Self, StoreError> {
         let mut configs = url.servers.clone();
         for config in &mut configs {
             config
@@ -53,7 +54,7 @@ impl Connector {
                 config.application_name("hence");
             }
         }
-        let servers = Arc::new(Servers::new(configs));
+        let servers = Arc::new(Servers::new(configs, patience));
         Ok(Connector { servers, tls: tls(url)?, pooler: url.pooler })
     }
 

@@ -1,55 +1,50 @@
 //! What the writer and the readers of one store have in common.
 
-use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::ops::Deref;
 
-use hence_core::id::{Epoch, ShardId};
+use hence_core::id::ShardId;
 use hence_core::time::Timestamp;
-use hence_store::{ErrorKind, Pressure, StoreError};
+use hence_store::{ErrorKind, StoreError};
 
 use super::error::failed;
-use super::pool::Pool;
 use super::session::{Connector, Session};
-use crate::leases::LeaseLog;
+use crate::known::Known;
 use crate::names::SqlName;
-use crate::outstanding::Outstanding;
+use crate::patience::Patience;
+use crate::pool::{self, Connect, Pool};
 use crate::rows::Stamp;
 use crate::slots::{Layout, Slots};
 
 pub(super) struct Shared {
     pub(super) connector: Connector,
-    pub(super) pool: Pool,
+    pub(super) pool: Pool<Connector>,
     pub(super) schema: SqlName,
     pub(super) slots: Slots,
-    shards: Mutex<HashMap<ShardId, Known>>,
-    full: AtomicBool,
+    pub(super) patience: Patience,
+    known: Known,
 }
 
-/// What is known of a shard. All of it can be read again.
-#[derive(Clone, Default)]
-struct Known {
-    layout: Option<Layout>,
-    swept_until: Option<Timestamp>,
-    log: Option<Arc<EraLog>>,
-    /// The epoch under which this process owns it, or did.
-    owned: Option<Epoch>,
-    outstanding: Outstanding,
-}
+/// A connection that reads.
+pub(super) type Reader<'a> = pool::Reader<'a, Connector>;
 
-/// The leases of one era.
-pub(super) struct EraLog {
-    pub(super) era: i64,
-    pub(super) log: Mutex<LeaseLog>,
-}
+impl Connect for Connector {
+    type Session = Session;
 
-impl EraLog {
-    pub(super) fn new(era: i64, log: LeaseLog) -> Self {
-        EraLog { era, log: Mutex::new(log) }
+    fn connect(&self) -> impl Future<Output = Result<Session, StoreError>> + Send {
+        Connector::connect(self)
     }
 
-    pub(super) fn lock(&self) -> MutexGuard<'_, LeaseLog> {
-        self.log.lock().unwrap_or_else(PoisonError::into_inner)
+    fn is_good(session: &Session) -> bool {
+        session.is_good()
+    }
+}
+
+/// What is known is asked of it; the rest is read over one of its connections.
+impl Deref for Shared {
+    type Target = Known;
+
+    fn deref(&self) -> &Known {
+        &self.known
     }
 }
 
@@ -69,14 +64,20 @@ pub(super) struct ShardRow {
 }
 
 impl Shared {
-    pub(super) fn new(connector: Connector, readers: usize, schema: SqlName, slots: Slots) -> Self {
+    pub(super) fn new(
+        connector: Connector,
+        readers: usize,
+        schema: SqlName,
+        slots: Slots,
+        patience: Patience,
+    ) -> Self {
         Shared {
             pool: Pool::new(connector.clone(), readers),
             connector,
             schema,
             slots,
-            shards: Mutex::default(),
-            full: AtomicBool::new(false),
+            patience,
+            known: Known::default(),
         }
     }
 
@@ -91,7 +92,7 @@ impl Shared {
         session: &Session,
         shard: ShardId,
     ) -> Result<Layout, StoreError> {
-        if let Some(layout) = self.known(shard, |known| known.layout) {
+        if let Some(layout) = self.noted_layout(shard) {
             return Ok(layout);
         }
         let rows = session.query(&self.sql(SHARD), &[&i32::from(shard.0)]).await;
@@ -126,75 +127,7 @@ impl Shared {
 
     /// Remembers what a row said.
     pub(super) fn note(&self, shard: ShardId, row: ShardRow) {
-        self.known(shard, |known| {
-            known.layout = Some(row.layout);
-            known.swept_until = known.swept_until.max(Some(row.swept_until));
-        });
-    }
-
-    pub(super) fn forget_layout(&self, shard: ShardId) {
-        self.known(shard, |known| known.layout = None);
-    }
-
-    /// What was to be kept until here is gone.
-    pub(super) fn swept_until(&self, shard: ShardId) -> Timestamp {
-        self.known(shard, |known| known.swept_until).unwrap_or(Timestamp::MIN)
-    }
-
-    pub(super) fn sweep_to(&self, shard: ShardId, now: Timestamp) {
-        self.known(shard, |known| known.swept_until = known.swept_until.max(Some(now)));
-    }
-
-    /// The leases that were read last.
-    pub(super) fn log(&self, shard: ShardId) -> Option<Arc<EraLog>> {
-        self.known(shard, |known| known.log.clone())
-    }
-
-    /// Remembers the leases of an era, unless a later one is known.
-    pub(super) fn keep_log(&self, shard: ShardId, log: &Arc<EraLog>) {
-        self.known(shard, |known| {
-            if known.log.as_ref().is_none_or(|old| old.era < log.era) {
-                known.log = Some(Arc::clone(log));
-            }
-        });
-    }
-
-    /// The shard is this process's, under this epoch.
-    pub(super) fn note_owned(&self, shard: ShardId, epoch: Epoch) {
-        self.known(shard, |known| known.owned = Some(epoch));
-    }
-
-    /// Under which epoch this process owns the shard, or did.
-    pub(super) fn owned(&self, shard: ShardId) -> Option<Epoch> {
-        self.known(shard, |known| known.owned)
-    }
-
-    /// What is known of leases that are not over.
-    pub(super) fn outstanding<T>(
-        &self,
-        shard: ShardId,
-        look: impl FnOnce(&mut Outstanding) -> T,
-    ) -> T {
-        self.known(shard, |known| look(&mut known.outstanding))
-    }
-
-    /// Whether there is room, as far as the last commit could tell.
-    pub(super) fn pressure(&self) -> Pressure {
-        if self.full.load(Ordering::Acquire) { Pressure::Full } else { Pressure::Normal }
-    }
-
-    pub(super) fn note_room(&self, outcome: &Result<(), StoreError>) {
-        match outcome {
-            Ok(()) => self.full.store(false, Ordering::Release),
-            Err(error) if error.kind() == ErrorKind::Full => {
-                self.full.store(true, Ordering::Release);
-            }
-            Err(_) => {}
-        }
-    }
-
-    fn known<T>(&self, shard: ShardId, look: impl FnOnce(&mut Known) -> T) -> T {
-        let mut shards = self.shards.lock().unwrap_or_else(PoisonError::into_inner);
-        look(shards.entry(shard).or_default())
+        self.note_layout(shard, row.layout);
+        self.sweep_to(shard, row.swept_until);
     }
 }

@@ -14,12 +14,13 @@ use hence_store::{LiveJob, StoreError};
 use tokio_postgres::{Error, Row};
 
 use super::error::{Columns, failed};
-use super::pool::Reader;
 use super::session::pipelined;
-use super::shared::{EraLog, SHARD, Shared};
+use super::shared::{Reader, SHARD, Shared};
 use super::value::Value;
 use crate::draft::LeaseRow;
-use crate::leases::{LeaseColumns, LeaseLog};
+use crate::found::Found;
+use crate::known::EraLog;
+use crate::leases::LeaseColumns;
 use crate::rows::{RowName, Stamp, number_column, read_live};
 use crate::slots::{ELSEWHERE, Layout, Step};
 
@@ -69,18 +70,6 @@ pub(super) struct Which<'a> {
     pub(super) limit: usize,
 }
 
-/// A live row, and its stamp.
-pub(super) struct Found {
-    pub(super) stamp: Stamp,
-    pub(super) live: LiveJob,
-}
-
-impl Found {
-    pub(super) fn place(&self) -> Place {
-        Place { due_at: self.live.progress.due_at, number: self.live.job.number }
-    }
-}
-
 impl<'a> Snapshot<'a> {
     /// Begins to look.
     pub(super) async fn begin(shared: &'a Shared, shard: ShardId) -> Result<Self, StoreError> {
@@ -117,7 +106,7 @@ impl<'a> Snapshot<'a> {
         let asked = answers.split_off(3);
         let row = shared.shard_row(shard, answers.get(1).map_or(&[], Vec::as_slice))?;
         let tail = answers.pop().unwrap_or_default();
-        let fresh = || Arc::new(EraLog::new(row.layout.era, LeaseLog::default()));
+        let fresh = || Arc::new(EraLog::new(row.layout.era));
         let (leases, tail) = match known {
             Some(known) if known.era == row.layout.era => (known, tail),
             // What was read goes on from another era, and says nothing about this one.
@@ -270,16 +259,26 @@ impl<'a> Snapshot<'a> {
         Ok(rows.into_iter().filter(there).collect())
     }
 
-    /// Reads a live row, selected by [`LIVE`].
-    pub(super) fn found(&self, row: &Row) -> Result<Found, StoreError> {
-        let number: i64 = row.try_get(1).map_err(failed("read a job"))?;
+    /// Reads live rows, selected by [`LIVE`], and leaves out those that do not lie where they
+    /// belong.
+    pub(super) fn in_place(&self, rows: &[Row]) -> Result<Vec<Found>, StoreError> {
+        let mut found = rows.iter().map(|row| self.found(row)).collect::<Result<Vec<_>, _>>()?;
+        found.retain(|row| self.layout.holds(row.slot, row.live.progress.due_at));
+        Ok(found)
+    }
+
+    fn found(&self, row: &Row) -> Result<Found, StoreError> {
+        let wrong = || failed("read a job");
+        let number = row.try_get(1).map_err(wrong())?;
+        let due_at = row.try_get(2).map_err(wrong())?;
+        let payload: &[u8] = row.try_get(4).map_err(wrong())?;
+        let body: &[u8] = row.try_get(5).map_err(wrong())?;
         let name = RowName { table: "jobs", shard: self.shard, number };
-        let read = || -> Columns<(i64, i64, &[u8], &[u8])> {
-            Ok((row.try_get(2)?, row.try_get(3)?, row.try_get(4)?, row.try_get(5)?))
-        };
-        let (due_at, stamp, payload, body) = read().map_err(failed("read a job"))?;
-        let live = read_live(name, due_at, body, payload)?;
-        Ok(Found { stamp: Stamp(stamp), live })
+        Ok(Found {
+            slot: row.try_get(0).map_err(wrong())?,
+            stamp: Stamp(row.try_get(3).map_err(wrong())?),
+            live: read_live(name, due_at, body, payload)?,
+        })
     }
 }
 

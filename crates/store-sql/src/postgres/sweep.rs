@@ -3,8 +3,6 @@
 //! Most finished jobs go with their slot. Dead ones are deleted one by one, because each must be
 //! reported exactly once; so are those that were to be kept for very long.
 
-use std::time::Duration;
-
 use hence_core::id::{QueueName, ShardId};
 use hence_core::time::Timestamp;
 use hence_store::{ErrorKind, StoreError};
@@ -14,7 +12,6 @@ use super::error::{Columns, failed};
 use super::shared::Shared;
 use super::turn;
 use super::value::Value;
-use crate::limits::CALL_SECS_MAX;
 
 const SWEEP: &str = "WITH swept AS (
     DELETE FROM @history_0 WHERE ctid = ANY (ARRAY(
@@ -41,7 +38,7 @@ pub(super) async fn sweep(
     let swept: Result<Vec<_>, _> = rows.iter().map(dead).collect();
     // What was swept is reported, whatever becomes of this and however long it takes: the next
     // sweep goes on with it.
-    let within = Duration::from_secs(CALL_SECS_MAX / 2);
+    let within = shared.patience.call / 2;
     match tokio::time::timeout(within, turn::keep_up(shared, &reader, shard, now)).await {
         Ok(Ok(())) => reader.give_back(),
         Ok(Err(error)) => {

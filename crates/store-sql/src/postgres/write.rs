@@ -11,7 +11,6 @@
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
@@ -27,7 +26,7 @@ use super::session::{Prepared, Session, pipelined};
 use super::shared::Shared;
 use super::value::Value;
 use crate::draft::Draft;
-use crate::limits::{CALL_SECS_MAX, COMMITS_AHEAD_MAX};
+use crate::limits::COMMITS_AHEAD_MAX;
 
 /// A commit and whom to tell.
 pub(super) struct Commit {
@@ -89,7 +88,7 @@ impl Turn {
 
 async fn carry_out(shared: &Shared, idle: &Idle, mut turn: Turn, commit: Commit) {
     let mut session = idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
-    let within = Duration::from_secs(CALL_SECS_MAX);
+    let within = shared.patience.call;
     let making = make(shared, &mut session, &mut turn, &commit.batches);
     let outcome = tokio::time::timeout(within, making).await.unwrap_or_else(|_| {
         let message = format!("commit: no answer within {within:?}");
@@ -97,10 +96,15 @@ async fn carry_out(shared: &Shared, idle: &Idle, mut turn: Turn, commit: Commit)
     });
     // Even one that failed early ends in its turn: whoever comes next counts on that.
     turn.come().await;
-    // After a failure something may still be under way on it, and rows may be left uncommitted.
-    if let (Ok(()), Some(session)) = (&outcome, session) {
-        idle.lock().unwrap_or_else(PoisonError::into_inner).push(session);
+    let mut idle = idle.lock().unwrap_or_else(PoisonError::into_inner);
+    match (&outcome, session) {
+        (Ok(()), Some(session)) => idle.push(session),
+        (Ok(()), None) => {}
+        // Something may still be under way on it, and the others may hang as this one did: the
+        // next commits begin on fresh ones.
+        (Err(_), _) => idle.clear(),
     }
+    drop(idle);
     shared.note_room(&outcome);
     // Whoever asked may be gone; then nobody wants to know.
     let _ = commit.answer.send(outcome);

@@ -4,6 +4,7 @@
 mod cluster;
 mod measure;
 mod owner;
+mod turn;
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -47,8 +48,11 @@ const CASES: [(&str, suite::Case); 15] = [
 ];
 
 fn main() -> ExitCode {
-    let cases =
-        CASES.into_iter().chain(cluster::CASES).map(|(name, case)| trial(name.to_owned(), case));
+    let cases = CASES
+        .into_iter()
+        .chain(turn::CASES)
+        .chain(cluster::CASES)
+        .map(|(name, case)| trial(name.to_owned(), case));
     let measures = measure::CASES.into_iter();
     let measures =
         measures.map(|(name, case)| trial(name.to_owned(), case).with_ignored_flag(true));
@@ -416,6 +420,13 @@ fn what_is_over_is_dropped_and_nothing_else() -> Result<Ended> {
     Ok(Ended::Passed)
 }
 
+/// Rows that the server has looked at so far.
+fn rows_looked_at(server: &MariaDb) -> Result<u64> {
+    let status = server.sql("SHOW GLOBAL STATUS LIKE 'Handler_read%'")?;
+    let count = |line: &str| line.split_once('\t')?.1.parse::<u64>().ok();
+    Ok(status.lines().filter_map(count).sum())
+}
+
 /// Jobs that are over when the shard is taken over, and rows that may be looked at to find the ten
 /// that wait.
 const OVER: u64 = 5_000;
@@ -437,18 +448,13 @@ fn a_new_owner_does_not_walk_over_what_is_over() -> Result<Ended> {
     }
     let put = owner.batch(10, 10);
     owner.commit(&put)?;
-    let looked_at = || -> Result<u64> {
-        let status = server.sql("SHOW GLOBAL STATUS LIKE 'Handler_read%'")?;
-        let count = |line: &str| line.split_once('\t')?.1.parse::<u64>().ok();
-        Ok(status.lines().filter_map(count).sum())
-    };
     let waiting: Vec<u64> = (OVER..OVER + 10).collect();
     // Commits are folded when the era turns: that must not forget where jobs begin.
     for turn in ["before the turn of an era", "after it"] {
         let new = Owner::of(&url)?;
-        let before = looked_at()?;
+        let before = rows_looked_at(&server)?;
         ensure!(new.numbers()? == waiting, "{turn}: {:?}", new.numbers()?);
-        let rows = looked_at()? - before;
+        let rows = rows_looked_at(&server)? - before;
         ensure!(rows < LOOKED_AT_MAX, "{turn}: {rows} rows were looked at to find ten jobs");
         new.keep_up(600)?;
     }

@@ -81,17 +81,20 @@ async fn a_name_is_replaced_kept_or_refused() {
 async fn a_batch_answers_each_for_itself() {
     let api = Api::new().await;
     let body = r#"{"jobs":[
-        {"id":"a","in":"1h"},{"qeue":"x"},{"in":"-1s"},{"id":"a","in":"1h","on_conflict":"keep"},7
+        {"id":"a","in":"1h"},{"qeue":"x"},{"in":"-1s"},{"id":"a","in":"1h","on_conflict":"keep"},7,
+        {"in":"1h","target":"worker"}
     ]}"#;
     let answer = api.post("/v1/jobs", body).await;
     let json = answer.json();
-    assert_eq!((answer.status, &json["accepted"], &json["refused"]), (207, &json!(2), &json!(3)));
+    assert_eq!((answer.status, &json["accepted"], &json["refused"]), (207, &json!(2), &json!(4)));
     let statuses: Vec<_> = json["jobs"].as_array().unwrap().iter().map(|j| &j["status"]).collect();
-    assert_eq!(statuses, [201, 422, 422, 200, 422]);
+    assert_eq!(statuses, [201, 422, 422, 200, 422, 422]);
     assert_eq!(json["jobs"][0]["id"], "a");
     assert_eq!(json["jobs"][1]["error"]["fix"], "did you mean `queue`?");
     assert_eq!(json["jobs"][2]["error"]["field"], "in");
     assert_eq!(json["jobs"][3]["how"], "kept");
+    let fix = json["jobs"][5]["error"]["fix"].as_str().unwrap();
+    assert!(fix.starts_with(r#"write {"worker": {}}"#), "{fix}");
     api.end().await;
 }
 
