@@ -154,9 +154,14 @@ impl Wait {
         &self,
         answer: hence_store::Answer<'_, T>,
     ) -> Result<T, hence_store::StoreError> {
+        self.block_on(answer)
+    }
+
+    /// Whatever comes of answers.
+    pub(crate) fn block_on<T>(&self, answers: impl Future<Output = T>) -> T {
         match self {
-            Wait::Blocking(runtime) => runtime.block_on(answer),
-            Wait::NotAtAll => answer
+            Wait::Blocking(runtime) => runtime.block_on(answers),
+            Wait::NotAtAll => answers
                 .now_or_never()
                 .unwrap_or_else(|| unreachable!("a store for stepping answers without waiting")),
         }

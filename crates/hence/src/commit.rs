@@ -20,6 +20,7 @@ use hence_fail::{Act, Point, reach};
 use hence_store::{ErrorKind, LedgerRequest, ShardBatch, Store, StoreError, StoredJob};
 use tokio::sync::oneshot;
 
+use crate::ahead::{self, Crowd};
 use crate::builder::OnFatal;
 use crate::chance::Chance;
 use crate::clock::{Clock, Stopwatch, Wait, pause};
@@ -32,7 +33,7 @@ use crate::stepped::Step;
 use crate::watch::Watchers;
 
 /// Facts in one commit: bounds the memory of a record, not the speed.
-const COMMIT_CHANGES_MAX: usize = 16_384;
+pub(crate) const COMMIT_CHANGES_MAX: usize = 16_384;
 
 /// Facts that the driver writes itself when nothing is ahead of them.
 const INLINE_CHANGES_MAX: usize = 256;
@@ -104,7 +105,7 @@ impl Work {
         self.changes.is_empty() && self.counts.is_empty() && self.stuck.is_none()
     }
 
-    fn join(&mut self, other: Work) {
+    pub(crate) fn join(&mut self, other: Work) {
         assert!(other.stuck.is_none(), "what is stuck is ahead of everything");
         self.changes.extend(other.changes);
         self.counts.extend(other.counts);
@@ -134,8 +135,10 @@ pub(crate) struct Committer {
 /// The way from the driver to the committer, and the committer itself.
 #[derive(Clone)]
 pub(crate) struct Line {
-    committer: Arc<Mutex<Committer>>,
-    works: mpsc::Sender<Work>,
+    pub(crate) committer: Arc<Mutex<Committer>>,
+    pub(crate) works: mpsc::Sender<Work>,
+    /// What the works that were passed on come to.
+    pub(crate) crowd: Arc<Crowd>,
     /// Whether the driver may write a little by itself: not when writing means to wait for
     /// another machine.
     inline: bool,
@@ -158,7 +161,8 @@ impl Line {
         let inline = !committer.store.capabilities().shared;
         let (over, on_fatal) = (committer.over.clone(), Arc::clone(&committer.on_fatal));
         let committer = Arc::new(Mutex::new(committer));
-        (Line { committer, works, inline, ahead: Arc::default(), over, on_fatal }, inbox)
+        let (ahead, crowd) = (Arc::default(), Arc::default());
+        (Line { committer, works, crowd, inline, ahead, over, on_fatal }, inbox)
     }
 
     /// It is over, because of this, whatever is being committed. Always false: nothing goes on.
@@ -185,7 +189,14 @@ impl Line {
 
     fn pass_on(&self, work: Work) -> bool {
         self.ahead.fetch_add(1, Ordering::Release);
-        self.works.send(work).is_ok()
+        if self.inline {
+            return self.works.send(work).is_ok();
+        }
+        // Counted before it can be taken, told of when it can.
+        let growth = self.crowd.grow(work.changes.len());
+        let passed = self.works.send(work).is_ok();
+        self.crowd.tell(growth);
+        passed
     }
 
     fn free_committer(&self) -> Option<MutexGuard<'_, Committer>> {
@@ -199,6 +210,9 @@ impl Line {
 
 /// The thread that commits, until the driver hangs up or this life is over.
 pub(crate) fn run(line: Line, works: &mpsc::Receiver<Work>) {
+    if !line.inline {
+        return ahead::run(line, works);
+    }
     let Line { committer, works: sender, ahead, .. } = line;
     // The driver has its own: when that is gone, there is no more work.
     drop(sender);
@@ -277,15 +291,31 @@ impl Committer {
             }
             pause(self.chance.about(TRY_AGAIN_AFTER));
         }
-        // Nothing that waits for these facts may happen any more when it ended meanwhile.
-        if !self.over.is_set() {
-            self.let_go(work.after);
-            reach(Point::LineReleased);
-        }
+        self.release(work.after);
         Ok(None)
     }
 
-    fn next_batch(&mut self, work: &mut Work) -> Option<ShardBatch> {
+    /// Writes a batch whose last try failed, again and again while the trouble is a passing one.
+    pub(crate) fn write_patiently(&self, batch: &ShardBatch) -> Result<(), StoreError> {
+        while !self.over.is_set() {
+            pause(self.chance.about(TRY_AGAIN_AFTER));
+            if self.write(batch)? {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Lets go of what waited for facts that are durable now. Nothing of it may happen any more
+    /// when this life ended meanwhile.
+    pub(crate) fn release(&self, after: Vec<After>) {
+        if !self.over.is_set() {
+            self.let_go(after);
+            reach(Point::LineReleased);
+        }
+    }
+
+    pub(crate) fn next_batch(&mut self, work: &mut Work) -> Option<ShardBatch> {
         if work.has_no_facts() || work.stuck.is_some() {
             return work.stuck.take();
         }
@@ -309,11 +339,15 @@ impl Committer {
                 Ok(true)
             }
             Err(error) if error.is_retryable() => {
-                self.observers.see(Event::CommitFailed { error: &error });
+                self.see_failure(&error);
                 Ok(false)
             }
             Err(error) => Err(error),
         }
+    }
+
+    pub(crate) fn see_failure(&self, error: &StoreError) {
+        self.observers.see(Event::CommitFailed { error });
     }
 
     fn commit(&self, batch: &ShardBatch) -> Result<(), StoreError> {
@@ -323,17 +357,17 @@ impl Committer {
     }
 
     /// It is over, because of this. Always false: nothing goes on.
-    fn end(&self, error: &StoreError) -> bool {
+    pub(crate) fn end(&self, error: &StoreError) -> bool {
         end(&self.over, &self.on_fatal, error)
     }
 
     /// Whoever still waits for something waits in vain.
-    fn close(&self) {
+    pub(crate) fn close(&self) {
         drop(self.mailbox.send(Message::Stop));
         self.watchers.close();
     }
 
-    fn tell(&self, changes: &[Change], took: Duration) {
+    pub(crate) fn tell(&self, changes: &[Change], took: Duration) {
         for change in changes {
             self.observers.see(Event::Changed(change));
         }
@@ -532,7 +566,7 @@ impl SteppedReads {
 }
 
 /// A store that cannot be reached for a moment, where a test of faults asks for it.
-fn passing_trouble(point: Point) -> Result<(), StoreError> {
+pub(crate) fn passing_trouble(point: Point) -> Result<(), StoreError> {
     match reach(point) {
         Act::GoOn | Act::Skip => Ok(()),
         Act::Error => Err(StoreError::new(ErrorKind::Unavailable, point.name())),

@@ -37,6 +37,7 @@ pub mod postman;
 pub mod stepped;
 pub mod testing;
 
+mod ahead;
 mod chance;
 mod commit;
 mod dispatch;

@@ -49,8 +49,11 @@ pub const HOSTS_MAX: usize = 9;
 pub const READERS_DEFAULT: usize = 4;
 /// Connections that read, at most: more would only wait for the same disks.
 pub const READERS_MAX: usize = 64;
-/// Commits that wait for the one that writes. An owner has one under way at a time.
+/// Commits that wait for their turn. An owner has two under way at a time at most.
 pub const COMMITS_WAITING_MAX: usize = 1_024;
+/// Commits under way at once: the rows of the next are copied while the one before is committed.
+/// Each needs a connection; more than one ahead would only wait for the same disks.
+pub const COMMITS_AHEAD_MAX: usize = 2;
 /// Reads that wait for a connection.
 pub const READS_WAITING_MAX: usize = 1_024;
 /// How long a connection may take to be made.
@@ -76,6 +79,9 @@ pub const DROP_WAIT_MILLIS_MAX: u64 = 100;
 /// Payloads and results sent in one statement: PostgreSQL takes a gigabyte at most, and what is
 /// sent is held twice.
 pub const STATEMENT_BYTES_MAX: usize = 64 * 1024 * 1024;
+/// Rows of one table from which on they are copied and not sent in arrays: a row costs PostgreSQL
+/// a third less then, and the commit a round trip more.
+pub const COPY_ROWS_MIN: usize = 64;
 /// Slots read in the first step of a walk; each further step reads twice as many.
 pub const WALK_SLOTS_FIRST: i64 = 1;
 /// Queues of which each commit says where their waiting jobs begin: some sixty bytes each.

@@ -5,6 +5,7 @@
 //! Bytes of a row are not trusted: what cannot be read is [`ErrorKind::Corrupt`], and the error
 //! names the table and the row.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -70,8 +71,13 @@ impl JobRow {
     /// The job less its payload, and its progress.
     pub(crate) fn body(&self) -> Vec<u8> {
         let mut body = Vec::new();
-        codec::encode_live(&without_bytes(&self.job), &self.progress, &mut body);
+        self.encode_body(&mut body);
         body
+    }
+
+    /// Appends it.
+    pub(crate) fn encode_body(&self, out: &mut Vec<u8>) {
+        codec::encode_live(&without_bytes(&self.job), &self.progress, out);
     }
 }
 
@@ -95,9 +101,20 @@ impl FinishedRow {
     /// The job less its payload, its progress and its end.
     pub(crate) fn body(&self) -> Vec<u8> {
         let mut body = Vec::new();
-        let job = without_bytes(&self.job);
-        codec::encode_finished(&job, &self.progress, &self.finish, self.keep_payload, &mut body);
+        self.encode_body(&mut body);
         body
+    }
+
+    /// Appends it.
+    pub(crate) fn encode_body(&self, out: &mut Vec<u8>) {
+        let job = without_bytes(&self.job);
+        codec::encode_finished(&job, &self.progress, &self.finish, self.keep_payload, out);
+    }
+
+    /// What it holds that can be large.
+    pub(crate) fn bytes(&self) -> usize {
+        let result = self.finish.result.as_ref().map_or(0, |result| result.bytes.len());
+        self.job.payload.bytes.len() + result
     }
 }
 
@@ -113,17 +130,22 @@ pub(crate) struct AttemptRow {
 impl AttemptRow {
     pub(crate) fn body(&self) -> Vec<u8> {
         let mut body = Vec::new();
-        codec::encode_attempt(&self.record, &mut body);
+        self.encode_body(&mut body);
         body
+    }
+
+    /// Appends it.
+    pub(crate) fn encode_body(&self, out: &mut Vec<u8>) {
+        codec::encode_attempt(&self.record, out);
     }
 }
 
 /// Where a job goes, for people: `worker`, `handler mail`, `POST https://…`.
-pub(crate) fn target_text(target: &Target) -> String {
+pub(crate) fn target_text(target: &Target) -> Cow<'static, str> {
     match target {
-        Target::Worker => "worker".to_string(),
-        Target::Handler(name) => format!("handler {name}"),
-        Target::Http(http) => format!("{} {}", http.method, http.url),
+        Target::Worker => "worker".into(),
+        Target::Handler(name) => format!("handler {name}").into(),
+        Target::Http(http) => format!("{} {}", http.method, http.url).into(),
     }
 }
 

@@ -1,5 +1,6 @@
 //! A store that fails: what was acknowledged stays, what was not is never seen to happen twice.
 
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -12,7 +13,8 @@ use hence::store::faulty::{Faults, Faulty};
 use hence::store::{ErrorKind, MemoryStore, Store};
 use hence::testing::TestHence;
 use hence::{Builder, Error, NewJob};
-use tokio::sync::mpsc;
+use tokio::sync::{Notify, mpsc};
+use tokio::task::JoinHandle;
 
 use crate::support::scripted::{Gate, Scripted, Step};
 use crate::support::{
@@ -21,6 +23,12 @@ use crate::support::{
 
 fn scripted() -> Arc<Scripted> {
     Scripted::passing(Arc::new(MemoryStore::new(1)))
+}
+
+/// The same store, on another machine.
+fn far(store: &Arc<Scripted>) -> Arc<Scripted> {
+    store.move_away();
+    Arc::clone(store)
 }
 
 /// Counts commits that failed and will be tried again.
@@ -75,9 +83,11 @@ async fn p1_p4_a_store_that_fails_at_random_loses_nothing_and_doubles_nothing() 
         timed_out: 0.15,
         ..Faults::default()
     };
-    for seed in 1..=4 {
-        let seen = Seen::default();
-        let store = Arc::new(Faulty::new(Arc::new(MemoryStore::new(1)), seed, faults));
+    for seed in 1..=8 {
+        let (seen, near) = (Seen::default(), scripted());
+        // Every other one is on another machine.
+        let below = if seed % 2 == 0 { far(&near) } else { near };
+        let store = Arc::new(Faulty::new(below, seed, faults));
         let hence = loop {
             // What cannot be reached at the start is for whoever starts to try again.
             let builder = Builder::new(store.clone()).handler("note", seen.note()).unwrap();
@@ -107,6 +117,86 @@ async fn p1_p4_a_store_that_fails_at_random_loses_nothing_and_doubles_nothing() 
         let fired = store.counts();
         assert!(fired.refused + fired.timed_out > 0 && fired.delayed > 0, "seed {seed}: {fired:?}");
     }
+}
+
+/// Starts on a store that is far away, with one commit that waits before the gate, and another
+/// that was sent behind it.
+async fn two_under_way(
+    builder: Builder,
+    store: &Scripted,
+    seen: &Seen,
+    gate: &Gate,
+    mut steps: VecDeque<Step>,
+) -> (TestHence, [JoinHandle<Result<(), Error>>; 2]) {
+    let hence = start_on(builder, seen).await;
+    let sent = Arc::new(Notify::new());
+    let noticed = Arc::clone(&sent);
+    store.plan(move |_| {
+        let step = steps.pop_front();
+        if steps.is_empty() {
+            noticed.notify_one();
+        }
+        step.unwrap_or(Step::Make)
+    });
+    let client = hence.client();
+    let first =
+        tokio::spawn(async move { client.add(note("first").after(MINUTE)).await.map(drop) });
+    within(gate.arrival()).await;
+    let client = hence.client();
+    let jobs = (0..600).map(|n| note(&n.to_string()).after(MINUTE)).collect();
+    let second = tokio::spawn(async move { client.add_many(jobs).await.map(|it| drop(names(it))) });
+    within(sent.notified()).await;
+    (hence, [first, second])
+}
+
+/// On a store that is far away a large group does not wait for the one before it.
+#[tokio::test]
+async fn p1_p4_what_was_sent_behind_a_commit_that_fails_is_made_again_in_its_order() {
+    use ErrorKind::{Full, Unavailable};
+    type First = fn(Arc<Gate>) -> Step;
+    let rows: [(&str, First, Step, usize); 7] = [
+        ("both are made", Step::Wait, Step::Make, 2),
+        ("away", |gate| Step::WaitAndFail(gate, Unavailable), Step::AtOnce, 4),
+        ("full", |gate| Step::WaitAndFail(gate, Full), Step::AtOnce, 4),
+        ("no answer to the first", |gate| Step::AtOnceAndFail(gate, Unavailable), Step::Make, 4),
+        ("no answer to both", |gate| Step::AtOnceAndFail(gate, Unavailable), Step::AtOnce, 4),
+        ("the second is away", Step::Wait, Step::Fail(Unavailable), 3),
+        ("no answer to the second", Step::Wait, Step::MakeAndFail(Unavailable), 3),
+    ];
+    for (row, first, second, commits) in rows {
+        let (seen, store, gate) = (Seen::default(), scripted(), Gate::new());
+        let steps = VecDeque::from([first(Arc::clone(&gate)), second]);
+        let builder = Builder::new(far(&store));
+        let (hence, calls) = two_under_way(builder, &store, &seen, &gate, steps).await;
+        assert!(calls.iter().all(|call| !call.is_finished()), "{row}");
+        let before = store.commits();
+        gate.open();
+        for call in calls {
+            within(call).await.unwrap().unwrap();
+        }
+        assert_eq!(store.commits() - before + 2, commits, "{row}");
+        within(hence.advance(MINUTE)).await.unwrap();
+        let counts = hence.client().queue(queue("default")).await.unwrap().counts;
+        assert_eq!((counts.submitted, counts.succeeded), (601, 601), "{row}");
+        assert_eq!(seen.calls().len(), 601, "{row}");
+    }
+}
+
+#[tokio::test]
+async fn p1_nothing_sent_behind_a_commit_that_is_fenced_is_acknowledged() {
+    let (seen, store, gate) = (Seen::default(), scripted(), Gate::new());
+    let fenced = Step::WaitAndFail(Arc::clone(&gate), ErrorKind::Fenced);
+    let steps = VecDeque::from([fenced, Step::AtOnce]);
+    let (builder, mut tells) = fatal_calls(Builder::new(far(&store)));
+    let (_hence, calls) = two_under_way(builder, &store, &seen, &gate, steps).await;
+    let before = store.commits();
+    gate.open();
+    for call in calls {
+        let answer = within(call).await.unwrap();
+        assert!(matches!(answer, Err(Error::Stopped)), "{answer:?}");
+    }
+    assert_eq!(within(tells.recv()).await, Some(ErrorKind::Fenced));
+    assert_eq!(store.commits(), before, "nothing is tried again");
 }
 
 #[tokio::test]

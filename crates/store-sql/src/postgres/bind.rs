@@ -7,10 +7,11 @@ use hence_core::time::Timestamp;
 use hence_store::codec;
 use tokio_postgres::types::ToSql;
 
+use super::copy::{self, Copied};
 use super::letters;
 use super::value::{Bound, Element};
 use crate::draft::{Attempts, Draft, LeaseRow, Left};
-use crate::limits::STATEMENT_BYTES_MAX;
+use crate::limits::{COPY_ROWS_MIN, STATEMENT_BYTES_MAX};
 use crate::names::name_hash;
 use crate::rows::{AttemptRow, FinishedRow, JobRow, number_column, shown, target_text};
 use crate::slots::{ELSEWHERE, Layout};
@@ -126,18 +127,54 @@ pub(super) fn fence<'a>(draft: &Draft, layout: &Layout) -> Request<'a> {
     Request { sql: FENCE, values }
 }
 
-/// Everything that a batch writes, in order: what goes before what comes.
-pub(super) fn rows<'a>(draft: &'a Draft, layout: &Layout, swept: Timestamp) -> Vec<Request<'a>> {
+/// How rows are sent, of which there may be many.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Manner {
+    /// In arrays, whatever their number: a pooler in between may not understand anything else.
+    Arrays,
+    /// By `COPY`, when they are many.
+    Copy,
+}
+
+impl Manner {
+    fn copies(self, rows: usize) -> bool {
+        self == Manner::Copy && rows >= COPY_ROWS_MIN
+    }
+}
+
+/// The rows that are copied. None of them takes the place of another, so they may come first.
+pub(super) fn copies(draft: &Draft, layout: &Layout, manner: Manner) -> Vec<Copied> {
+    let mut all = Vec::new();
+    if manner.copies(draft.left.len()) {
+        all.push(copy::gone(draft, layout));
+    }
+    if manner.copies(draft.jobs.len()) {
+        all.extend(copy::jobs(draft, layout));
+    }
+    if manner.copies(draft.finished.len()) {
+        all.extend(copy::history(draft, layout));
+    }
+    all
+}
+
+/// Everything else that a batch writes, in order: what goes before what comes.
+pub(super) fn rows<'a>(
+    draft: &'a Draft,
+    layout: &Layout,
+    swept: Timestamp,
+    manner: Manner,
+) -> Vec<Request<'a>> {
     let mut requests = Vec::new();
     forgotten(draft, &mut requests);
-    left(draft, layout, &mut requests);
-    let bytes = |row: &JobRow| row.job.payload.bytes.len();
-    requests.extend(portions(&draft.jobs, bytes).map(|rows| jobs(draft, rows, layout)));
-    let bytes = |row: &FinishedRow| {
-        let result = row.finish.result.as_ref().map_or(0, |result| result.bytes.len());
-        row.job.payload.bytes.len() + result
-    };
-    requests.extend(portions(&draft.finished, bytes).map(|rows| history(draft, rows, layout)));
+    left(draft, layout, manner, &mut requests);
+    if !manner.copies(draft.jobs.len()) {
+        let bytes = |row: &JobRow| row.job.payload.bytes.len();
+        requests.extend(portions(&draft.jobs, bytes).map(|rows| jobs(draft, rows, layout)));
+    }
+    if !manner.copies(draft.finished.len()) {
+        let portions = portions(&draft.finished, FinishedRow::bytes);
+        requests.extend(portions.map(|rows| history(draft, rows, layout)));
+    }
     if !draft.attempts.is_empty() {
         requests.push(attempts(draft));
     }
@@ -197,7 +234,7 @@ pub(super) fn commit<'a>(row: &CommitValues<'a>) -> Request<'a> {
 }
 
 /// The rows in portions that fit into a statement; a row that does not is one of its own.
-fn portions<T>(rows: &[T], bytes: impl Fn(&T) -> usize) -> impl Iterator<Item = &[T]> {
+pub(super) fn portions<T>(rows: &[T], bytes: impl Fn(&T) -> usize) -> impl Iterator<Item = &[T]> {
     let mut left = rows;
     std::iter::from_fn(move || {
         let mut sum = 0_usize;
@@ -231,7 +268,7 @@ fn forgotten<'a>(draft: &'a Draft, requests: &mut Vec<Request<'a>>) {
 }
 
 /// Places that were left: noted in their slot, or removed where rows are removed one by one.
-fn left<'a>(draft: &'a Draft, layout: &Layout, requests: &mut Vec<Request<'a>>) {
+fn left<'a>(draft: &'a Draft, layout: &Layout, manner: Manner, requests: &mut Vec<Request<'a>>) {
     let slot = |place: Place| layout.slot(place.due_at);
     let (elsewhere, near): (Vec<&'a Left>, Vec<&'a Left>) =
         draft.left.iter().partition(|left| slot(left.place) == ELSEWHERE);
@@ -244,7 +281,7 @@ fn left<'a>(draft: &'a Draft, layout: &Layout, requests: &mut Vec<Request<'a>>) 
         ]);
         requests.push(Request { sql: DELETE_JOBS, values });
     }
-    if !near.is_empty() {
+    if !near.is_empty() && !manner.copies(draft.left.len()) {
         let mut values = begun(draft);
         values.extend([
             column(near.iter().copied(), |it| slot(it.place)),
@@ -269,17 +306,20 @@ fn jobs<'a>(draft: &Draft, all: &'a [JobRow], layout: &Layout) -> Request<'a> {
     Request { sql: INSERT_JOBS, values }
 }
 
-fn history<'a>(draft: &Draft, all: &'a [FinishedRow], layout: &Layout) -> Request<'a> {
-    // Dead ones are counted when they go, so they go one by one.
-    let slot = |it: &FinishedRow| match it.finish.outcome {
+/// Where a finished job lies. Dead ones are counted when they go, so they go one by one.
+pub(super) fn history_slot(row: &FinishedRow, layout: &Layout) -> i64 {
+    match row.finish.outcome {
         Outcome::Dead => ELSEWHERE,
         Outcome::Succeeded | Outcome::Cancelled | Outcome::Expired => {
-            layout.slot(it.finish.keep_until)
+            layout.slot(row.finish.keep_until)
         }
-    };
+    }
+}
+
+fn history<'a>(draft: &Draft, all: &'a [FinishedRow], layout: &Layout) -> Request<'a> {
     let last = |it: &'a FinishedRow| it.last.as_ref();
     let mut values = begun(draft);
-    values.push(column(all, slot));
+    values.push(column(all, |it| history_slot(it, layout)));
     values.extend(names(all, |it| &it.job));
     values.extend([
         column(all, |it| it.finish.outcome.as_str()),

@@ -17,6 +17,8 @@ pub(super) const REPEATED: &str = "HE003";
 pub(super) const MOVED: &str = "HE004";
 /// A refusal of the fence: there is no such shard.
 pub(super) const NO_SHARD: &str = "HE005";
+/// PostgreSQL has no partition for a row.
+pub(super) const NO_PARTITION: &str = "23514";
 
 /// An error of the client, with what was tried.
 pub(super) fn failed(what: &'static str) -> impl FnOnce(Error) -> StoreError {
@@ -60,28 +62,28 @@ const KINDS: [(&str, ErrorKind); 27] = [
     (NO_SHARD, ErrorKind::Unsupported),
     (REPEATED, ErrorKind::Unavailable),
     (MOVED, ErrorKind::Unavailable),
-    ("53100", ErrorKind::Full),        // disk full
-    ("42501", ErrorKind::Unsupported), // a right is missing
-    ("42P01", ErrorKind::Version),     // a table is missing
-    ("42703", ErrorKind::Version),     // a column is missing
-    ("42883", ErrorKind::Version),     // a function is missing
-    ("3F000", ErrorKind::Version),     // the schema is missing
-    ("23514", ErrorKind::Unavailable), // a partition is missing: another node may make it
-    ("23505", ErrorKind::Unavailable), // two did the same at once
-    ("25006", ErrorKind::Unavailable), // a standby: its primary will be back
-    ("25P02", ErrorKind::Unavailable), // after the first error of a transaction
-    ("25P03", ErrorKind::Unavailable), // it was idle for too long
-    ("55P03", ErrorKind::Unavailable), // a lock was not to be had in time
-    ("08*", ErrorKind::Unavailable),   // connections
-    ("40*", ErrorKind::Unavailable),   // serialization, deadlock
-    ("53*", ErrorKind::Unavailable),   // memory, connections
-    ("57*", ErrorKind::Unavailable),   // shutting down, starting up, cancelled
-    ("58*", ErrorKind::Unavailable),   // input and output
-    ("26*", ErrorKind::Unsupported),   // prepared statements
-    ("28*", ErrorKind::Unsupported),   // who are you
-    ("3D*", ErrorKind::Unsupported),   // no such database
-    ("XX001", ErrorKind::Corrupt),     // a damaged page
-    ("XX002", ErrorKind::Corrupt),     // a damaged index
+    ("53100", ErrorKind::Full),             // disk full
+    ("42501", ErrorKind::Unsupported),      // a right is missing
+    ("42P01", ErrorKind::Version),          // a table is missing
+    ("42703", ErrorKind::Version),          // a column is missing
+    ("42883", ErrorKind::Version),          // a function is missing
+    ("3F000", ErrorKind::Version),          // the schema is missing
+    (NO_PARTITION, ErrorKind::Unavailable), // another node may make it
+    ("23505", ErrorKind::Unavailable),      // two did the same at once
+    ("25006", ErrorKind::Unavailable),      // a standby: its primary will be back
+    ("25P02", ErrorKind::Unavailable),      // after the first error of a transaction
+    ("25P03", ErrorKind::Unavailable),      // it was idle for too long
+    ("55P03", ErrorKind::Unavailable),      // a lock was not to be had in time
+    ("08*", ErrorKind::Unavailable),        // connections
+    ("40*", ErrorKind::Unavailable),        // serialization, deadlock
+    ("53*", ErrorKind::Unavailable),        // memory, connections
+    ("57*", ErrorKind::Unavailable),        // shutting down, starting up, cancelled
+    ("58*", ErrorKind::Unavailable),        // input and output
+    ("26*", ErrorKind::Unsupported),        // prepared statements
+    ("28*", ErrorKind::Unsupported),        // who are you
+    ("3D*", ErrorKind::Unsupported),        // no such database
+    ("XX001", ErrorKind::Corrupt),          // a damaged page
+    ("XX002", ErrorKind::Corrupt),          // a damaged index
 ];
 
 fn kind_of(code: &str) -> ErrorKind {

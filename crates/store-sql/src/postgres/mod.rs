@@ -1,9 +1,9 @@
 //! PostgreSQL.
 //!
 //! The engine has threads of its own: the futures of a store are polled by whoever, and a
-//! connection must be read all the time. One connection commits, in order; a few read.
+//! connection must be read all the time. Two connections commit, in order; a few read.
 //!
-//! Reading order: `write` and `bind` for commits, `snapshot`, `read` and `list` for
+//! Reading order: `write`, `bind` and `copy` for commits, `snapshot`, `read` and `list` for
 //! looking, `sweep`, `turn` and `folding` for what goes, `schema` for tables.
 
 use std::sync::Arc;
@@ -34,6 +34,7 @@ use crate::threads::{Threads, hand_over};
 use crate::url::PostgresUrl;
 
 mod bind;
+mod copy;
 mod error;
 mod folding;
 mod letters;

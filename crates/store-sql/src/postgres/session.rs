@@ -7,12 +7,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Poll;
 use std::time::Duration;
 
+use bytes::Bytes;
+use futures::SinkExt;
 use futures::future::BoxFuture;
 use hence_store::{ErrorKind, StoreError};
 use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Client, Error, Row, SimpleQueryMessage, Statement};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
+use super::bind::Manner;
 use super::error::failed;
 use super::servers::{Connected, Servers};
 use super::tls::tls;
@@ -58,6 +61,14 @@ impl Connector {
     /// Whether a connection stays the same, so that it can listen.
     pub(super) fn can_listen(&self) -> bool {
         self.pooler == Pooler::None
+    }
+
+    /// How many rows are sent at once.
+    pub(super) fn manner(&self) -> Manner {
+        match self.pooler {
+            Pooler::None => Manner::Copy,
+            Pooler::Transaction => Manner::Arrays,
+        }
     }
 
     /// Makes a connection that the caller has to read.
@@ -195,6 +206,17 @@ impl Session {
             _ => None,
         });
         Ok(first.unwrap_or_default().to_owned())
+    }
+
+    /// Runs a `COPY`. After one that failed the connection is of no use any more: what it answers
+    /// may belong to something else.
+    pub(super) async fn copy(&self, statement: &Prepared, rows: Bytes) -> Result<(), Error> {
+        let Prepared::There(statement) = statement else {
+            unreachable!("rows are copied on connections that stay the same")
+        };
+        let mut sink = std::pin::pin!(self.client.copy_in(statement).await?);
+        sink.send(rows).await?;
+        sink.finish().await.map(drop)
     }
 
     /// Runs a prepared statement.

@@ -53,6 +53,7 @@ kinds! {
     f64 => FLOAT8, FLOAT8_ARRAY;
     &str => TEXT, TEXT_ARRAY;
     String => TEXT, TEXT_ARRAY;
+    std::borrow::Cow<'static, str> => TEXT, TEXT_ARRAY;
     &[u8] => BYTEA, BYTEA_ARRAY;
     Vec<u8> => BYTEA, BYTEA_ARRAY;
 }

@@ -1,23 +1,32 @@
-//! Commits: one connection, one after the other, each in one round trip.
+//! Commits: one after the other, in the order of the calls, each in one round trip.
 //!
 //! All statements of a commit are sent at once. The first one for each shard is the fence; when it
-//! refuses, everything behind it fails, and the transaction is rolled back whole.
+//! refuses, everything behind it fails, and the transaction is rolled back whole. Only rows that
+//! are copied come before it: a server that waits for rows cannot be told to give up, and must not
+//! hold the lock of a shard meanwhile.
+//!
+//! Such rows need not wait for the commit before theirs: they are copied over a connection of their
+//! own. The fence is sent when the commit before has ended, however it did, and judges as if there
+//! had never been two at once.
 
 use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use hence_core::id::ShardId;
 use hence_store::{ErrorKind, ShardBatch, StoreError};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio_postgres::Error;
 
 use super::bind::{self, Request};
+use super::copy::Copied;
 use super::error::{self, failed};
 use super::session::{Prepared, Session, pipelined};
 use super::shared::Shared;
 use super::value::Value;
 use crate::draft::Draft;
+use crate::limits::COMMITS_AHEAD_MAX;
 
 /// A commit and whom to tell.
 pub(super) struct Commit {
@@ -29,31 +38,82 @@ pub(super) struct Commit {
 /// moved its rows.
 const TRIES_MAX: usize = 8;
 
+/// Whatever the server's default is: a fence must see what was committed while rows were copied.
+const BEGIN: &str = "BEGIN ISOLATION LEVEL READ COMMITTED";
+
 /// Commits what comes, in order, until nobody can send any more.
-pub(super) async fn writer(shared: std::sync::Arc<Shared>, mut commits: mpsc::Receiver<Commit>) {
-    let mut session = None;
-    while let Some(Commit { batches, answer }) = commits.recv().await {
-        let within = shared.patience.call;
-        let committing = commit(&shared, &mut session, &batches);
-        let outcome = tokio::time::timeout(within, committing).await.unwrap_or_else(|_| {
-            let message = format!("commit: no answer within {within:?}");
-            Err(StoreError::new(ErrorKind::Unavailable, message))
+pub(super) async fn writer(shared: Arc<Shared>, mut commits: mpsc::Receiver<Commit>) {
+    let (idle, room) = (Idle::default(), Arc::new(Semaphore::new(COMMITS_AHEAD_MAX)));
+    let mut turn = Turn(None);
+    while let Some(commit) = commits.recv().await {
+        let Ok(place) = Arc::clone(&room).acquire_owned().await else { return };
+        let (ended, next) = oneshot::channel();
+        let mine = std::mem::replace(&mut turn, Turn(Some(next)));
+        let (shared, idle) = (Arc::clone(&shared), Arc::clone(&idle));
+        tokio::spawn(async move {
+            carry_out(&shared, &idle, mine, commit).await;
+            // Both say so by going: the next in order may go ahead, and one more may begin.
+            drop((ended, place));
         });
-        if let Err(failure) = &outcome {
-            // Something may still be under way on it: the next commit begins on a fresh one.
-            if failure.is_retryable() {
-                session = None;
-            }
-        }
-        shared.note_room(&outcome);
-        // Whoever asked may be gone; then nobody wants to know.
-        let _ = answer.send(outcome);
     }
 }
 
-async fn commit(
+/// Connections that commit and have nothing to do.
+type Idle = Arc<Mutex<Vec<Session>>>;
+
+/// Ends when the commit before has ended, which is when its half of this is dropped.
+struct Turn(Option<oneshot::Receiver<()>>);
+
+impl Turn {
+    /// Whether somebody is ahead.
+    fn is_to_come(&mut self) -> bool {
+        let waits = |turn: &mut oneshot::Receiver<()>| {
+            matches!(turn.try_recv(), Err(oneshot::error::TryRecvError::Empty))
+        };
+        let to_come = self.0.as_mut().is_some_and(waits);
+        if !to_come {
+            self.0 = None;
+        }
+        to_come
+    }
+
+    async fn come(&mut self) {
+        if let Some(turn) = &mut self.0 {
+            // Nothing is ever sent: it ends.
+            let _ = turn.await;
+        }
+        self.0 = None;
+    }
+}
+
+async fn carry_out(shared: &Shared, idle: &Idle, mut turn: Turn, commit: Commit) {
+    let mut session = idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
+    let within = shared.patience.call;
+    let making = make(shared, &mut session, &mut turn, &commit.batches);
+    let outcome = tokio::time::timeout(within, making).await.unwrap_or_else(|_| {
+        let message = format!("commit: no answer within {within:?}");
+        Err(StoreError::new(ErrorKind::Unavailable, message))
+    });
+    // Even one that failed early ends in its turn: whoever comes next counts on that.
+    turn.come().await;
+    let mut idle = idle.lock().unwrap_or_else(PoisonError::into_inner);
+    match (&outcome, session) {
+        (Ok(()), Some(session)) => idle.push(session),
+        (Ok(()), None) => {}
+        // Something may still be under way on it, and the others may hang as this one did: the
+        // next commits begin on fresh ones.
+        (Err(_), _) => idle.clear(),
+    }
+    drop(idle);
+    shared.note_room(&outcome);
+    // Whoever asked may be gone; then nobody wants to know.
+    let _ = commit.answer.send(outcome);
+}
+
+async fn make(
     shared: &Shared,
     session: &mut Option<Session>,
+    turn: &mut Turn,
     batches: &[ShardBatch],
 ) -> Result<(), StoreError> {
     let mut drafts = batches.iter().map(Draft::of).collect::<Result<VecDeque<_>, _>>()?;
@@ -63,8 +123,7 @@ async fn commit(
         if drafts.is_empty() {
             return Ok(());
         }
-        let session = open(shared, session).await?;
-        match attempt(shared, session, &drafts).await? {
+        match attempt(shared, open(shared, session).await?, turn, &drafts).await? {
             Outcome::Committed => {
                 for draft in &drafts {
                     note(shared, draft);
@@ -78,6 +137,8 @@ async fn commit(
             }
             Outcome::Moved(shard) => shared.forget_layout(shard),
         }
+        // Rows that were to be copied may still be on their way.
+        *session = None;
     }
     Err(StoreError::new(ErrorKind::Unavailable, "commit: its shards did not come to rest"))
 }
@@ -107,58 +168,107 @@ enum Outcome {
     Moved(ShardId),
 }
 
+/// One part of a commit.
+enum Part<'a> {
+    /// The beginning or the end.
+    Said(&'static str),
+    Copied(Copied),
+    Bound(Request<'a>),
+}
+
+/// Parts in their order, each with the position of its draft.
+type Plan<'a> = Vec<(usize, Part<'a>)>;
+
 async fn attempt(
     shared: &Shared,
     session: &Session,
+    turn: &mut Turn,
     drafts: &VecDeque<Draft>,
 ) -> Result<Outcome, StoreError> {
-    let mut plan: Vec<(usize, Request<'_>)> = Vec::new();
+    let manner = shared.connector.manner();
+    let mut plan: Plan<'_> = vec![(0, Part::Said(BEGIN))];
+    let mut layouts = Vec::with_capacity(drafts.len());
     for (index, draft) in drafts.iter().enumerate() {
         let layout = shared.layout(session, draft.shard).await?;
-        plan.push((index, bind::fence(draft, &layout)));
-        let rows = bind::rows(draft, &layout, shared.swept_until(draft.shard));
-        plan.extend(rows.into_iter().map(|request| (index, request)));
+        let copies = bind::copies(draft, &layout, manner);
+        plan.extend(copies.into_iter().map(|copied| (index, Part::Copied(copied))));
+        layouts.push(layout);
     }
+    if plan.len() > 1 && turn.is_to_come() {
+        if let Some(refusal) = send_all(shared, session, &plan).await? {
+            return judge(drafts, refusal);
+        }
+        plan.clear();
+    }
+    turn.come().await;
+    for (index, (draft, layout)) in drafts.iter().zip(&layouts).enumerate() {
+        plan.push((index, Part::Bound(bind::fence(draft, layout))));
+        let rows = bind::rows(draft, layout, shared.swept_until(draft.shard), manner);
+        plan.extend(rows.into_iter().map(|request| (index, Part::Bound(request))));
+    }
+    plan.push((0, Part::Said("COMMIT")));
+    match send_all(shared, session, &plan).await? {
+        None => Ok(Outcome::Committed),
+        Some(refusal) => judge(drafts, refusal),
+    }
+}
+
+/// The first part that was refused, which is the reason of all that follow it: of which draft it
+/// is, and why.
+async fn send_all(
+    shared: &Shared,
+    session: &Session,
+    plan: &Plan<'_>,
+) -> Result<Option<(usize, Error)>, StoreError> {
     let mut statements = Vec::with_capacity(plan.len());
-    for (_, request) in &plan {
-        let sql = shared.sql(request.sql);
-        statements.push(session.prepare(&sql).await.map_err(failed("prepare a commit"))?);
+    for (_, part) in plan {
+        let sql = match part {
+            Part::Said(_) => None,
+            Part::Copied(Copied { sql, .. }) | Part::Bound(Request { sql, .. }) => Some(sql),
+        };
+        let prepared = match sql {
+            Some(sql) => Some(session.prepare(&shared.sql(sql)).await),
+            None => None,
+        };
+        statements.push(prepared.transpose().map_err(failed("prepare a commit"))?);
     }
-    let mut requests = vec![session.run("BEGIN").boxed()];
-    requests.extend(plan.iter().zip(&statements).map(|((_, it), sql)| send(session, sql, it)));
-    requests.push(session.run("COMMIT").boxed());
-    let answers = pipelined(requests).await;
-    // The first refusal is the reason of all that follow it.
-    let Some(position) = answers.iter().position(Result::is_err) else {
-        return Ok(Outcome::Committed);
-    };
-    let refusal = answers.into_iter().nth(position).and_then(Result::err);
-    let index = plan.get(position.saturating_sub(1)).map_or(0, |(index, _)| *index);
-    refused(drafts, index, refusal)
+    let parts = plan.iter().zip(&statements);
+    let requests = parts.map(|((_, part), sql)| send(session, sql.as_ref(), part)).collect();
+    let answers = pipelined(requests).await.into_iter().zip(plan);
+    let refusals = answers.filter_map(|(answer, (index, _))| Some((*index, answer.err()?)));
+    Ok({ refusals }.next())
 }
 
 fn send<'a>(
     session: &'a Session,
-    statement: &'a Prepared,
-    request: &'a Request<'_>,
+    statement: Option<&'a Prepared>,
+    part: &'a Part<'_>,
 ) -> BoxFuture<'a, Result<(), Error>> {
     async move {
-        let values: Vec<Value<'_>> = request.values.iter().map(|it| &**it as Value<'_>).collect();
-        session.execute(statement, &values).await.map(drop)
+        match (part, statement) {
+            (Part::Said(text), _) => session.run(text).await,
+            // The bytes are shared, not copied.
+            (Part::Copied(copied), Some(sql)) => session.copy(sql, copied.rows.clone()).await,
+            (Part::Bound(request), Some(sql)) => {
+                let values: Vec<Value<'_>> =
+                    request.values.iter().map(|it| &**it as Value<'_>).collect();
+                session.execute(sql, &values).await.map(drop)
+            }
+            (Part::Copied(_) | Part::Bound(_), None) => unreachable!("it was prepared"),
+        }
     }
     .boxed()
 }
 
-fn refused(
+fn judge(
     drafts: &VecDeque<Draft>,
-    index: usize,
-    refusal: Option<Error>,
+    (index, refusal): (usize, Error),
 ) -> Result<Outcome, StoreError> {
-    let Some(refusal) = refusal else { return Ok(Outcome::Committed) };
     let shard = drafts.get(index).map(|draft| draft.shard).unwrap_or_default();
     match error::code(&refusal) {
         Some(error::REPEATED) => Ok(Outcome::Repeated(index)),
-        Some(error::MOVED) => Ok(Outcome::Moved(shard)),
+        // Rows that came before the fence may have found their partition gone.
+        Some(error::MOVED | error::NO_PARTITION) => Ok(Outcome::Moved(shard)),
         _ => Err(failed("commit")(refusal)),
     }
 }

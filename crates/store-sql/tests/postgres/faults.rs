@@ -6,9 +6,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use anyhow::{Context, Result, ensure};
 use futures::executor::block_on;
 use futures::future::join_all;
+use hence_core::change::Change;
 use hence_core::job::Outcome;
 use hence_store::{ErrorKind, Pressure, ShardBatch, Store, StoreError};
-use hence_store_sql::limits::READS_WAITING_MAX;
+use hence_store_sql::limits::{COPY_ROWS_MIN, READS_WAITING_MAX};
 use hence_store_sql::postgres::PostgresStore;
 use hence_testkit::suite::{self, Ended};
 use hence_testkit::{Postgres, until};
@@ -30,7 +31,7 @@ pub(crate) const CASES: [(&str, suite::Case); 8] = [
 ];
 
 /// Repeats the same batch until it is acknowledged, as an owner does.
-fn insist(store: &PostgresStore, batch: &ShardBatch) -> Result<()> {
+pub(crate) fn insist(store: &PostgresStore, batch: &ShardBatch) -> Result<()> {
     let mut last = None;
     let done = until(PATIENCE, || match block_on(store.commit(vec![batch.clone()])) {
         Ok(()) => Some(Ok(())),
@@ -43,29 +44,48 @@ fn insist(store: &PostgresStore, batch: &ShardBatch) -> Result<()> {
     done.with_context(|| format!("no commit within {PATIENCE:?}: {last:?}"))?.context("commit")
 }
 
+/// Sends both at once; when one fails, both are made again in their order, as an owner does.
+fn insist_on_both(store: &PostgresStore, batches: &[ShardBatch; 2]) -> Result<()> {
+    let answers = block_on(join_all(batches.each_ref().map(|it| store.commit(vec![it.clone()]))));
+    if answers.iter().all(Result::is_ok) {
+        return Ok(());
+    }
+    batches.iter().try_for_each(|batch| insist(store, batch))
+}
+
+/// Two jobs, and the end of one of the pair before.
+fn pair(number: u64) -> Vec<Change> {
+    let mut changes = vec![put(2 * number, number as i64), put(2 * number + 1, 0)];
+    if number > 1 {
+        changes.push(finished(2 * number - 1, 0, Outcome::Succeeded, 1_000_000));
+    }
+    changes
+}
+
 /// Commits without end, while somebody hurts the server so many times.
 fn under_load(store: &PostgresStore, times: u64, hurt: impl Fn() -> Result<()>) -> Result<u64> {
     let (done, acknowledged) = (AtomicBool::new(false), AtomicU64::new(0));
     std::thread::scope(|scope| {
         let load = scope.spawn(|| -> Result<()> {
             let mut owner = Owner::new(store)?;
-            let mut number = 0;
+            let mut last = 0;
             while !done.load(Ordering::SeqCst) {
-                number += 1;
-                let mut changes = vec![put(2 * number, number as i64), put(2 * number + 1, 0)];
-                if number > 1 {
-                    // One of the last pair ends at once.
-                    changes.push(finished(2 * number - 1, 0, Outcome::Succeeded, 1_000_000));
-                }
-                insist(store, &owner.batch(changes))?;
-                acknowledged.store(number, Ordering::SeqCst);
+                // Few rows and many, one commit sent behind the other.
+                let batches = [1, COPY_ROWS_MIN as u64].map(|many| {
+                    let numbers = last + 1..=last + many;
+                    last += many;
+                    owner.batch(numbers.flat_map(pair).collect())
+                });
+                insist_on_both(store, &batches)?;
+                acknowledged.store(last, Ordering::SeqCst);
             }
             Ok(())
         });
         let hurting = (|| -> Result<()> {
             for _ in 0..times {
                 let before = acknowledged.load(Ordering::SeqCst);
-                let further = || (acknowledged.load(Ordering::SeqCst) > before + 20).then_some(());
+                let further =
+                    || (acknowledged.load(Ordering::SeqCst) > before + 1_000).then_some(());
                 until(PATIENCE, further).context("the load does not go on")?;
                 hurt()?;
             }
@@ -113,7 +133,7 @@ fn connections_ended_under_load_lose_nothing() -> Result<Ended> {
 }
 
 /// The store behind a wire, and the wire.
-fn behind_a_wire(case: &Case) -> Result<(PostgresStore, Proxy)> {
+pub(crate) fn behind_a_wire(case: &Case) -> Result<(PostgresStore, Proxy)> {
     let port = case.url.split("127.0.0.1:").nth(1).and_then(|rest| rest.split('/').next());
     let port = port.and_then(|port| port.parse().ok()).context("the port of the server")?;
     let proxy = Proxy::to(port)?;
@@ -121,33 +141,43 @@ fn behind_a_wire(case: &Case) -> Result<(PostgresStore, Proxy)> {
     Ok((open(&url, short_slots(), at(0))?, proxy))
 }
 
+/// Few rows are sent in arrays, many are copied.
 fn a_commit_whose_answer_is_lost_is_repeated() -> Result<Ended> {
     let case = Case::new()?;
     let (store, proxy) = behind_a_wire(&case)?;
     let mut owner = Owner::new(&store)?;
-    let mut number = 0;
+    let mut last = 0;
     for mishap in [Mishap::CutAfter, Mishap::CutBefore, Mishap::CutAfter, Mishap::CutAfter] {
-        number += 1;
-        let batch = owner.batch(vec![put(number, 100)]);
-        proxy.prepare(mishap);
-        let lost = block_on(store.commit(vec![batch.clone()]));
-        let kind = lost.map_err(|error| error.kind());
-        ensure!(kind == Err(ErrorKind::Unavailable), "{mishap:?}: {kind:?}");
-        insist(&store, &batch)?;
-        ensure!(waiting(&store)? == (1..=number).collect::<Vec<_>>(), "{mishap:?}");
-        let rows = case.count("SELECT count(*) FROM @jobs")?;
-        ensure!(rows == number, "{mishap:?}: {rows} rows of {number} jobs");
+        for many in [1, COPY_ROWS_MIN as u64] {
+            let numbers = last + 1..=last + many;
+            last += many;
+            let batch = owner.batch(numbers.map(|number| put(number, 100)).collect());
+            proxy.prepare(mishap);
+            let lost = block_on(store.commit(vec![batch.clone()]));
+            let kind = lost.map_err(|error| error.kind());
+            ensure!(kind == Err(ErrorKind::Unavailable), "{mishap:?}, {many}: {kind:?}");
+            insist(&store, &batch)?;
+            ensure!(waiting(&store)? == (1..=last).collect::<Vec<_>>(), "{mishap:?}, {many}");
+            let rows = case.count("SELECT count(*) FROM @jobs")?;
+            ensure!(rows == last, "{mishap:?}, {many}: {rows} rows of {last} jobs");
+        }
     }
     Ok(Ended::Passed)
 }
 
 /// Its last commit hangs in the wire, all but the end of it; another takes the shard over.
 fn an_owner_that_stands_still_is_fenced() -> Result<Ended> {
+    [1, COPY_ROWS_MIN as u64].into_iter().try_for_each(stand_still_with)?;
+    Ok(Ended::Passed)
+}
+
+/// So many rows are in the commit that hangs.
+fn stand_still_with(many: u64) -> Result<()> {
     let case = Case::new()?;
     let (paused, proxy) = behind_a_wire(&case)?;
     let mut owner = Owner::new(&paused)?;
     owner.commit(vec![put(1, 100)])?;
-    let hanging = owner.batch(vec![put(2, 100)]);
+    let hanging = owner.batch((2..2 + many).map(|number| put(number, 100)).collect());
     proxy.prepare(Mishap::Hold);
     let answer = paused.commit(vec![hanging.clone()]);
     proxy.await_mishap();
@@ -163,7 +193,7 @@ fn an_owner_that_stands_still_is_fenced() -> Result<Ended> {
     });
     ensure!(fenced == Some(Err(ErrorKind::Fenced)), "repeated: {fenced:?}");
     ensure!(waiting(&other)? == [1], "what was never acknowledged is there");
-    Ok(Ended::Passed)
+    Ok(())
 }
 
 fn reads_wait_for_a_connection_within_bounds() -> Result<Ended> {
@@ -197,21 +227,30 @@ fn a_full_disk_is_told_and_passes() -> Result<Ended> {
     let case = Case::new()?;
     let store = case.open(short_slots())?;
     let mut owner = Owner::new(&store)?;
-    owner.commit(vec![put(1, 100)])?;
     case.ask(
         "CREATE FUNCTION @full() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN \
          RAISE EXCEPTION 'could not extend file: No space left on device' \
-         USING ERRCODE = '53100'; END $$; \
-         CREATE TRIGGER full_disk BEFORE INSERT ON @gone FOR EACH ROW EXECUTE FUNCTION @full()",
+         USING ERRCODE = '53100'; END $$",
     )?;
-    let batch = owner.batch(vec![finished(1, 100, Outcome::Succeeded, 1_000_000)]);
-    let answer = block_on(store.commit(vec![batch.clone()])).map_err(|error| error.kind());
-    ensure!(answer == Err(ErrorKind::Full), "{answer:?}");
-    ensure!(store.pressure() == Pressure::Full);
-    case.ask("DROP TRIGGER full_disk ON @gone")?;
-    insist(&store, &batch)?;
-    ensure!(store.pressure() == Pressure::Normal);
-    ensure!(waiting(&store)?.is_empty());
+    for many in [1, COPY_ROWS_MIN as u64] {
+        let numbers = 1_000 * many..1_001 * many;
+        owner.commit(numbers.clone().map(|number| put(number, 100)).collect())?;
+        case.ask(
+            "CREATE TRIGGER full_disk BEFORE INSERT ON @gone FOR EACH ROW \
+             EXECUTE FUNCTION @full()",
+        )?;
+        let end = |number| finished(number, 100, Outcome::Succeeded, 1_000_000);
+        let batch = owner.batch(numbers.map(end).collect());
+        let answer = block_on(store.commit(vec![batch.clone()])).map_err(|error| error.kind());
+        ensure!(answer == Err(ErrorKind::Full), "{many}: {answer:?}");
+        ensure!(store.pressure() == Pressure::Full, "{many}");
+        case.ask("DROP TRIGGER full_disk ON @gone")?;
+        insist(&store, &batch)?;
+        ensure!(store.pressure() == Pressure::Normal, "{many}");
+        ensure!(waiting(&store)?.is_empty(), "{many}");
+        let rows = case.count("SELECT count(*) FROM @gone")?;
+        ensure!(rows == many + u64::from(many > 1), "{many}: {rows} places were left");
+    }
     Ok(Ended::Passed)
 }
 

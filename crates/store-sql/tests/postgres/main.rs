@@ -1,7 +1,8 @@
 //! The engine on a real PostgreSQL server: what goes when time moves on, what
-//! fails, and the tables themselves.
+//! fails, what overlaps, and the tables themselves.
 
 mod faults;
+mod overlap;
 mod proxy;
 mod speed;
 mod support;
@@ -14,7 +15,8 @@ use std::process::ExitCode;
 use hence_testkit::suite::{run_trials, trial};
 
 fn main() -> ExitCode {
-    let cases = turn::CASES.into_iter().chain(faults::CASES).chain(tables::CASES).chain(tls::CASES);
+    let cases = turn::CASES.into_iter().chain(faults::CASES).chain(overlap::CASES);
+    let cases = cases.chain(tables::CASES).chain(tls::CASES);
     let trials = cases.map(|(name, case)| trial(name.to_string(), case));
     let measures = speed::CASES.into_iter();
     let measures =

@@ -1,14 +1,17 @@
 //! The tables themselves: how few rows die, what people see, what damage is called, and how they
 //! are made and taken back.
 
+use std::sync::Arc;
+
 use anyhow::{Context, Result, ensure};
 use futures::executor::block_on;
 use hence_core::change::{Change, Place};
-use hence_core::id::ScheduleId;
-use hence_core::job::Outcome;
+use hence_core::id::{HandlerName, Key, ScheduleId};
+use hence_core::job::{Job, Occurrence, Outcome, Progress, Target};
 use hence_core::ledger::{Fate, OccurrenceRecord};
 use hence_core::queue::QueueSettings;
 use hence_store::{ErrorKind, LedgerRequest, Store, StoreError, Tier};
+use hence_store_sql::limits::COPY_ROWS_MIN;
 use hence_store_sql::postgres::{self, Run};
 use hence_testkit::Postgres;
 use hence_testkit::suite::{self, Ended};
@@ -18,8 +21,9 @@ use crate::support::{
     short_slots,
 };
 
-pub(crate) const CASES: [(&str, suite::Case); 6] = [
+pub(crate) const CASES: [(&str, suite::Case); 7] = [
     ("hardly_a_row_dies_under_an_old_snapshot", hardly_a_row_dies_under_an_old_snapshot),
+    ("rows_are_the_same_however_they_are_sent", rows_are_the_same_however_they_are_sent),
     ("people_see_jobs_in_their_states", people_see_jobs_in_their_states),
     ("damage_is_named_with_its_table_and_row", damage_is_named_with_its_table_and_row),
     ("migrations_go_up_and_down", migrations_go_up_and_down),
@@ -65,6 +69,71 @@ fn hardly_a_row_dies_under_an_old_snapshot() -> Result<Ended> {
     ensure!(dead <= 100, "{dead} dead rows after {} jobs", BATCHES * JOBS);
     ensure!(seen? > 0, "the server counts nothing: the test shows nothing");
     Ok(Ended::Passed)
+}
+
+/// Many rows are copied, few are sent in arrays.
+fn rows_are_the_same_however_they_are_sent() -> Result<Ended> {
+    let jobs: Vec<Arc<Job>> = (1..=COPY_ROWS_MIN as u64).map(peculiar).collect();
+    let puts = |job: &Arc<Job>| {
+        let progress = Progress::fresh(at(job.number.0 as i64 * 300));
+        Change::JobPut { job: Arc::clone(job), progress, replaces: None, revives: None }
+    };
+    let ends = |job: &Arc<Job>| {
+        let due = job.number.0 as i64 * 300;
+        let outcomes = [Outcome::Succeeded, Outcome::Dead, Outcome::Cancelled];
+        let outcome = outcomes[job.number.0 as usize % 3];
+        let mut end = finished(job.number.0, due, outcome, due + 2_000);
+        if let Change::JobFinished { job: ended, finish, keep_payload, .. } = &mut end {
+            *ended = Arc::clone(job);
+            *keep_payload = outcome != Outcome::Succeeded;
+            finish.reason = (outcome == Outcome::Dead).then(|| "a\0b".into());
+        }
+        end
+    };
+    let mut found = Vec::new();
+    for size in [1, jobs.len()] {
+        let case = Case::new()?;
+        let store = case.open(short_slots())?;
+        let mut owner = Owner::new(&store)?;
+        for some in jobs.chunks(size) {
+            owner.commit(some.iter().map(puts).collect())?;
+        }
+        let live = "SELECT slot, queue, key, id, name_hash, number, due_at, holds_key, attempts, \
+             submitted_at, schedule, target, content_type, payload, body FROM @jobs \
+             ORDER BY number";
+        let mut rows = vec![case.ask(live)?];
+        for some in jobs.chunks(size) {
+            owner.commit(some.iter().map(ends).collect())?;
+        }
+        rows.push(case.ask("SELECT slot, due_at, number FROM @gone ORDER BY number")?);
+        rows.push(case.ask(
+            "SELECT slot, queue, key, id, name_hash, number, outcome, finished_at, keep_until, \
+             due_at, attempts, submitted_at, schedule, target, content_type, reason, payload, \
+             body, last_number, last_end, last_holder, last_started_at, last_ended_at, \
+             last_attempt FROM @history ORDER BY number",
+        )?);
+        ensure!(rows.iter().all(|rows| rows.lines().count() > jobs.len() / 2), "{rows:?}");
+        found.push(rows);
+    }
+    ensure!(found[0] == found[1], "one by one: {:?}\nat once: {:?}", found[0], found[1]);
+    Ok(Ended::Passed)
+}
+
+/// A job with more or less of everything that has a column.
+fn peculiar(number: u64) -> Arc<Job> {
+    let mut job = (*job(number)).clone();
+    let is = |rest| number % 5 == rest;
+    job.name.key = is(1).then(|| Key::new("key ä").expect("a key"));
+    job.payload.content_type = is(2).then(|| "text/\0".into());
+    job.payload.bytes = vec![0xff; number as usize * 100].into();
+    if is(3) {
+        job.target = Target::Handler(HandlerName::new("mail").expect("a name"));
+    }
+    job.occurrence = is(4).then(|| Occurrence {
+        schedule: ScheduleId::new("nightly").expect("a name"),
+        at: at(number as i64),
+    });
+    Arc::new(job)
 }
 
 fn people_see_jobs_in_their_states() -> Result<Ended> {

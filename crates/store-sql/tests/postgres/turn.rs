@@ -2,9 +2,11 @@
 
 use anyhow::{Context, Result, ensure};
 use futures::executor::block_on;
+use futures::future::join_all;
 use hence_core::change::Place;
 use hence_core::job::{JobState, Outcome};
 use hence_store::{Filter, ListRequest, Store};
+use hence_store_sql::limits::COPY_ROWS_MIN;
 use hence_store_sql::postgres::PostgresStore;
 use hence_testkit::suite::{self, Ended};
 use hence_testkit::until;
@@ -14,7 +16,7 @@ use crate::support::{
     short_slots, waiting,
 };
 
-pub(crate) const CASES: [(&str, suite::Case); 10] = [
+pub(crate) const CASES: [(&str, suite::Case); 11] = [
     ("what_is_over_is_dropped_and_nothing_else", what_is_over_is_dropped_and_nothing_else),
     ("late_and_far_jobs_survive_every_turn", late_and_far_jobs_survive_every_turn),
     ("leases_and_counts_are_carried_over_eras", leases_and_counts_are_carried_over_eras),
@@ -23,6 +25,7 @@ pub(crate) const CASES: [(&str, suite::Case); 10] = [
     ("a_long_pause_is_made_up_for", a_long_pause_is_made_up_for),
     ("many_late_jobs_are_carried_in_parts", many_late_jobs_are_carried_in_parts),
     ("a_node_that_did_not_turn_the_era_finds_all", a_node_that_did_not_turn_the_era_finds_all),
+    ("many_rows_for_slots_that_are_gone_are_kept", many_rows_for_slots_that_are_gone_are_kept),
     ("attempts_go_with_their_job", attempts_go_with_their_job),
     ("dead_jobs_are_reported_over_turns", dead_jobs_are_reported_over_turns),
 ];
@@ -231,6 +234,27 @@ fn a_node_that_did_not_turn_the_era_finds_all() -> Result<Ended> {
     turn(&other, 60_000)?;
     owner.commit(vec![finished(3, 25_000, Outcome::Succeeded, 1_000_000), put(4, 62_000)])?;
     ensure!(waiting(&store)? == [2, 4] && waiting(&other)? == [2, 4], "{:?}", waiting(&store)?);
+    Ok(Ended::Passed)
+}
+
+/// They are sent before the server says that the slots have moved on; those of a second commit
+/// even before that is known of the first.
+fn many_rows_for_slots_that_are_gone_are_kept() -> Result<Ended> {
+    let case = Case::new()?;
+    let (store, other) = (case.open(short_slots())?, case.open(short_slots())?);
+    let mut owner = Owner::new(&store)?;
+    owner.commit(vec![put(1, 500)])?;
+    turn(&other, 60_000)?;
+    let many = COPY_ROWS_MIN as u64;
+    let numbers = [2..many + 2, many + 2..2 * many + 2];
+    let last = numbers[1].end;
+    let batches =
+        numbers.map(|numbers| owner.batch(numbers.map(|number| put(number, 500)).collect()));
+    let commits = batches.map(|batch| store.commit(vec![batch]));
+    block_on(join_all(commits)).into_iter().collect::<Result<Vec<()>, _>>()?;
+    let found = waiting(&store)?;
+    ensure!(found.iter().copied().eq(1..last), "{found:?}");
+    ensure!(case.count("SELECT count(*) FROM @jobs_0")? == found.len() as u64, "in slot 0");
     Ok(Ended::Passed)
 }
 

@@ -1,5 +1,6 @@
 //! S4: batches take effect in their order, and once however often they are sent.
 
+use futures::future::join_all;
 use hence_core::job::{Job, Progress};
 use hence_core::queue::Counts;
 
@@ -17,6 +18,7 @@ table! { "order":
     S4 nothing counts_of_an_old_batch_do_not_come_back;
     S4 nothing a_gap_is_refused;
     S4 nothing two_hundred_batches_take_effect_in_order;
+    S4 nothing batches_sent_at_once_take_effect_in_order;
     S4 two_shards a_resend_may_travel_with_news_of_another_shard;
     S4 persistence a_resend_is_known_after_much_else;
 }
@@ -98,6 +100,30 @@ async fn two_hundred_batches_take_effect_in_order(mut fixture: Fixture) {
     let waiting = fixture.due_after(&main_queue(), crate::Place::FIRST, 10).await;
     assert_eq!(waiting.len(), 1, "one job stands in one place");
     assert_eq!(waiting[0].progress, Progress::fresh(at(20_000)));
+}
+
+/// Nobody waits for an answer before the next one is sent.
+async fn batches_sent_at_once_take_effect_in_order(mut fixture: Fixture) {
+    let job = job(1);
+    let mut from = at(1);
+    let mut batches = vec![fixture.batch(SHARD, vec![put(&job)]).await];
+    for step in 2..=40_i64 {
+        let to = at(if step % 2 == 0 { step * 100 } else { -step * 100 });
+        batches.push(fixture.batch(SHARD, vec![moved(&job, from, Progress::fresh(to))]).await);
+        from = to;
+    }
+    // One is left out, and all behind it are refused.
+    let behind = batches.split_off(20);
+    let answers = join_all(batches.into_iter().map(|it| fixture.send(vec![it]))).await;
+    assert!(answers.iter().all(Result::is_ok), "{answers:?}");
+    let early = behind[1..].iter().map(|it| fixture.send(vec![it.clone()]));
+    let early = join_all(early).await;
+    assert!(early.iter().all(Result::is_err), "{early:?}");
+    let answers = join_all(behind.into_iter().map(|it| fixture.send(vec![it]))).await;
+    assert!(answers.iter().all(Result::is_ok), "{answers:?}");
+    let waiting = fixture.due_after(&main_queue(), crate::Place::FIRST, 10).await;
+    assert_eq!(waiting.len(), 1, "one job stands in one place");
+    assert_eq!(waiting[0].progress, Progress::fresh(at(4_000)));
 }
 
 async fn a_resend_may_travel_with_news_of_another_shard(mut fixture: Fixture) {

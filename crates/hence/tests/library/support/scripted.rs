@@ -27,6 +27,12 @@ pub(crate) enum Step {
     MakeAndFail(ErrorKind),
     /// It waits until the gate opens, and is made.
     Wait(Arc<Gate>),
+    /// It waits until the gate opens, and is not made.
+    WaitAndFail(Arc<Gate>, ErrorKind),
+    /// It is made before anybody waits for its answer.
+    AtOnce,
+    /// The same, but when the gate opens the caller is told that it was not.
+    AtOnceAndFail(Arc<Gate>, ErrorKind),
 }
 
 /// Keeps commits waiting.
@@ -68,6 +74,8 @@ pub(crate) struct Scripted {
     broken: Mutex<Option<ErrorKind>>,
     /// What whoever asks for the shard is refused with, one after the other.
     taken: Mutex<VecDeque<ErrorKind>>,
+    /// Whether it passes for a store on another machine.
+    far: AtomicBool,
 }
 
 impl Scripted {
@@ -83,7 +91,13 @@ impl Scripted {
             full: AtomicBool::new(false),
             broken: Mutex::default(),
             taken: Mutex::default(),
+            far: AtomicBool::new(false),
         })
+    }
+
+    /// From now on it passes for a store on another machine.
+    pub(crate) fn move_away(&self) {
+        self.far.store(true, Ordering::SeqCst);
     }
 
     /// Everything is passed on until the plan is changed.
@@ -131,12 +145,18 @@ fn told(kind: ErrorKind) -> StoreError {
 
 impl Store for Scripted {
     fn capabilities(&self) -> Capabilities {
-        self.inner.capabilities()
+        Capabilities { shared: self.far.load(Ordering::SeqCst), ..self.inner.capabilities() }
     }
 
     fn commit(&self, batches: Vec<ShardBatch>) -> Answer<'_, ()> {
         let number = self.commits.fetch_add(1, Ordering::SeqCst) + 1;
         let step = (self.plan.lock().unwrap())(number);
+        let early = match &step {
+            Step::AtOnce | Step::AtOnceAndFail(..) => {
+                self.inner.commit(batches.clone()).now_or_never()
+            }
+            _ => None,
+        };
         async move {
             match step {
                 Step::Make => self.inner.commit(batches).await,
@@ -149,6 +169,11 @@ impl Store for Scripted {
                     gate.pass().await;
                     self.inner.commit(batches).await
                 }
+                Step::WaitAndFail(gate, kind) | Step::AtOnceAndFail(gate, kind) => {
+                    gate.pass().await;
+                    Err(told(kind))
+                }
+                Step::AtOnce => early.expect("the store below answers at once"),
             }
         }
         .boxed()
