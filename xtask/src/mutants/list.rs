@@ -24,11 +24,12 @@ const TICKS: &str = "crates/core/src/shard/ticks.rs";
 const DRIVER: &str = "crates/hence/src/driver.rs";
 const BUILDER: &str = "crates/hence/src/builder.rs";
 const COMMIT: &str = "crates/hence/src/commit.rs";
+const AHEAD: &str = "crates/hence/src/ahead.rs";
 const ENGINE: &str = "crates/store-embedded/src/engine.rs";
 const KV_COMMIT: &str = "crates/store-embedded/src/kv/commit.rs";
 
 /// Every deliberate fault.
-pub(super) const MUTANTS: [Mutant; 45] = [
+pub(super) const MUTANTS: [Mutant; 46] = [
     sim(
         "one-attempt-too-many",
         "a job is tried once more than its policy allows",
@@ -285,6 +286,14 @@ pub(super) const MUTANTS: [Mutant; 45] = [
         file: COMMIT,
         from: "deliveries.retain(|delivery: &Delivery| delivery.lease.token != token);",
         to: "deliveries.retain(|delivery: &Delivery| MUTANT || delivery.lease.token != token);",
+        suite: Suite::Library,
+    },
+    Mutant {
+        name: "sent-behind-a-failure-and-believed",
+        what: "what was sent behind a commit that failed is not made again",
+        file: AHEAD,
+        from: "if let Some(batch) = batch {",
+        to: "if let Some(batch) = batch.filter(|_| !MUTANT) {",
         suite: Suite::Library,
     },
     sim(
