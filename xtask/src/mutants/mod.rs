@@ -41,7 +41,7 @@ pub(crate) enum Suite {
 }
 
 /// Worlds that a fault may go unnoticed in.
-const SEEDS_MAX: &str = "300";
+const SEEDS_MAX: &str = "1000";
 
 /// A fault that makes the suite hang is noticed by that.
 const DEADLINE: Duration = Duration::from_mins(2);
