@@ -28,6 +28,24 @@ fn used(content: &[u8]) -> usize {
     content.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1).next_multiple_of(8)
 }
 
+/// Twelve commits in one table: what they come to, where it lies, and its bytes.
+fn one_table(disk: &FakeDisk) -> (Model, std::path::PathBuf, Vec<u8>) {
+    let kv = open_new(disk);
+    run_commits(&kv, 12);
+    kv.compact().expect("merges");
+    let expected = contents(&kv).expect("reads");
+    drop(kv);
+    let [path] = files(disk, ".table").try_into().expect("one table");
+    let whole = disk.content(&path).expect("a table");
+    (expected, path, whole)
+}
+
+/// Makes the checksum right again: it covers everything but itself.
+fn put_right(bytes: &mut [u8]) {
+    let checksum = crc32c::crc32c_append(crc32c::crc32c(&bytes[..12]), &bytes[16..]);
+    bytes[12..16].copy_from_slice(&checksum.to_le_bytes());
+}
+
 #[test]
 fn a_last_record_torn_at_any_byte_is_dropped_and_reported() {
     let disk = FakeDisk::new();
@@ -95,13 +113,7 @@ fn any_flipped_bit_in_the_log_is_noticed() {
 #[test]
 fn any_flipped_bit_in_a_table_is_noticed() {
     let disk = FakeDisk::new();
-    let kv = open_new(&disk);
-    run_commits(&kv, 12);
-    kv.compact().expect("merges");
-    let expected = contents(&kv).expect("reads");
-    drop(kv);
-    let [path] = files(&disk, ".table").try_into().expect("one table");
-    let whole = disk.content(&path).expect("a table");
+    let (expected, path, whole) = one_table(&disk);
     for bit in one_in_each(whole.len()) {
         let flipped = disk.fork();
         let mut content = whole.clone();
@@ -205,8 +217,7 @@ fn a_newer_version_is_refused_by_name() {
     let path = dir().join("MANIFEST");
     let mut content = disk.content(&path).expect("a manifest");
     content[8] = 9;
-    let checksum = crc32c::crc32c_append(crc32c::crc32c(&content[..12]), &content[16..]);
-    content[12..16].copy_from_slice(&checksum.to_le_bytes());
+    put_right(&mut content);
     disk.set_content(&path, &content);
     let refused = open(&disk).map(|_| ()).expect_err("too new");
     assert!(matches!(refused, Error::Version { found: 9, supported: 1, .. }));
@@ -217,21 +228,14 @@ fn a_newer_version_is_refused_by_name() {
 #[test]
 fn counts_that_do_not_add_up_are_refused_and_mended() {
     let disk = FakeDisk::new();
-    let kv = open_new(&disk);
-    run_commits(&kv, 12);
-    kv.compact().expect("merges");
-    let expected = contents(&kv).expect("reads");
-    drop(kv);
-    let [path] = files(&disk, ".table").try_into().expect("one table");
-    let whole = disk.content(&path).expect("a table");
+    let (expected, path, whole) = one_table(&disk);
     let fields = [("entries", 40), ("removed", 48), ("first", 56), ("last", 64), ("expiring", 72)];
     for (field, at) in fields {
         let damaged = disk.fork();
         let mut content = whole.clone();
         let (_, footer) = content.split_at_mut(whole.len() - FOOTER_BYTES);
         footer[at..at + 8].copy_from_slice(&(u64::MAX / 2).to_le_bytes());
-        let checksum = crc32c::crc32c_append(crc32c::crc32c(&footer[..12]), &footer[16..]);
-        footer[12..16].copy_from_slice(&checksum.to_le_bytes());
+        put_right(footer);
         damaged.set_content(&path, &content);
         let refused = open(&damaged).map(|_| ()).expect_err(field);
         assert!(matches!(&refused, Error::Corrupt { file, .. } if *file == path), "{refused}");
