@@ -11,6 +11,7 @@
 //! built beside this program), durable, on the disk of the working directory, and the load comes
 //! from the same machine.
 
+mod bare_client;
 mod beanstalk;
 mod echo;
 mod http_load;
@@ -47,8 +48,10 @@ fn main() -> ExitCode {
 }
 
 fn run(args: &[String]) -> Result<()> {
-    if args.first().map(String::as_str) == Some(echo::COMMAND) {
-        return echo::serve();
+    match args.first().map(String::as_str) {
+        Some(echo::COMMAND) => return echo::serve(),
+        Some(bare_client::COMMAND) => return bare_client::send(),
+        _ => {}
     }
     let (flags, names): (Vec<&str>, Vec<&str>) =
         args.iter().map(String::as_str).partition(|arg| arg.starts_with("--"));

@@ -126,3 +126,8 @@ fn number(value: f64) -> String {
 pub(crate) fn complain(what: &str) {
     eprintln!("hence-bench: {what}");
 }
+
+/// A line for the process that started this one.
+pub(crate) fn say(line: &str) {
+    println!("{line}");
+}

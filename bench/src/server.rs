@@ -22,6 +22,14 @@ pub(crate) struct Server {
     pub(crate) ready_after: Duration,
 }
 
+/// What jobs cost a server.
+pub(crate) struct Cost {
+    pub(crate) jobs: f64,
+    /// Processor time of each.
+    pub(crate) cpu_us: f64,
+    pub(crate) jobs_per_commit: f64,
+}
+
 impl Server {
     /// Starts the binary on this directory, logging warnings only.
     pub(crate) fn start(data: &Path) -> Result<Self> {
@@ -68,12 +76,15 @@ impl Server {
         self.child.id()
     }
 
-    /// The processor time that it spends on something, in microseconds for each of so many.
-    pub(crate) fn cpu_us_each(&self, act: impl FnOnce() -> Result<f64>) -> Result<(f64, f64)> {
+    /// What so many jobs cost it; the act says how many they were.
+    pub(crate) fn cost_of(&self, act: impl FnOnce() -> Result<f64>) -> Result<Cost> {
+        let commits_before = self.metric("hence_commit_seconds_count")?;
         let before = cpu_time(self.pid())?;
-        let count = act()?;
+        let jobs = act()?;
         let spent = cpu_time(self.pid())?.saturating_sub(before);
-        Ok((count, spent.as_secs_f64() * 1e6 / count.max(1.0)))
+        let commits = self.metric("hence_commit_seconds_count")? - commits_before;
+        let cpu_us = spent.as_secs_f64() * 1e6 / jobs.max(1.0);
+        Ok(Cost { jobs, cpu_us, jobs_per_commit: jobs / commits.max(1.0) })
     }
 
     /// One request, apart from all measurements.

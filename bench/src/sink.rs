@@ -49,6 +49,11 @@ impl Sink {
         Ok(sink)
     }
 
+    /// How many have arrived in all.
+    pub(crate) fn received(&self) -> usize {
+        self.shared.received.load(Ordering::SeqCst)
+    }
+
     /// Waits until so many have arrived in all.
     pub(crate) async fn reach(&self, count: usize) {
         self.shared.awaited.store(count, Ordering::SeqCst);

@@ -30,13 +30,14 @@ pub(crate) fn run(report: &mut Report, scale: Scale) -> Result<()> {
         let server = Server::start(dir.path())?;
         preload(&server, count, &|_| json!({"payload_text": String::from_utf8_lossy(PAYLOAD)}))?;
         let started = Instant::now();
-        let (taken, cpu_us) = server
-            .cpu_us_each(|| Ok(runtime.block_on(work(server.address, max, count))? as f64))?;
-        let value = taken / started.elapsed().as_secs_f64();
+        let cost =
+            server.cost_of(|| Ok(runtime.block_on(work(server.address, max, count))? as f64))?;
+        let value = cost.jobs / started.elapsed().as_secs_f64();
         let what = format!("{WORKERS} workers, {max} at a time");
         let against = peer.map(|rate| ("beanstalkd durable, reserve and delete", rate));
         report.row(&Row { what: &what, value, unit: "jobs/s", against, goal });
-        report.figure("  processor time of the server", cpu_us, "us/job", "");
+        report.figure("  jobs per commit", cost.jobs_per_commit, "jobs", "");
+        report.figure("  processor time of the server", cost.cpu_us, "us/job", "");
     }
     Ok(())
 }

@@ -56,30 +56,28 @@ fn one_number(
     span: Duration,
 ) -> Result<f64> {
     let bare = post(echo.address, PATH, &job());
-    let (mut jobs, mut cpu_us, mut latency) = (0.0, Vec::new(), Vec::new());
-    let commits = server.metric("hence_commit_seconds_count")?;
+    let (mut per_sync, mut cpu_us, mut latency) = (Vec::new(), Vec::new(), Vec::new());
     let ours = || {
         let mut rate = 0.0;
-        let (count, each) = server.cpu_us_each(|| {
+        let cost = server.cost_of(|| {
             let load = submit(runtime, server, clients, span / ROUNDS)?;
             rate = load.rate;
             latency.push(load.latency.p50);
             Ok(load.count)
         })?;
-        jobs += count;
-        cpu_us.push(each);
+        per_sync.push(cost.jobs_per_commit);
+        cpu_us.push(cost.cpu_us);
         Ok(rate)
     };
     let theirs =
         || Ok(runtime.block_on(hammer(echo.address, clients, span / ROUNDS, &bare, 201))?.rate);
     let (value, limit) = in_turns(ours, theirs)?;
-    let commits = server.metric("hence_commit_seconds_count")? - commits;
     let what = format!("{clients} clients");
     let against = Some(("bare HTTP echo", limit));
     let goal = if clients == 50 { ">= 30 k/s, >= 0.6 x" } else { "" };
     report.row(&Row { what: &what, value, unit: "jobs/s", against, goal });
     report.figure("  half of the answers within", median(latency), "ms", "");
-    report.figure("  jobs per sync", jobs / commits.max(1.0), "jobs", "");
+    report.figure("  jobs per sync", median(per_sync), "jobs", "");
     report.figure("  processor time of the server", median(cpu_us), "us/job", "");
     Ok(value)
 }
@@ -146,13 +144,13 @@ pub(crate) fn in_batches(report: &mut Report, scale: Scale) -> Result<()> {
         let mut cpu_us = Vec::new();
         let ours = || {
             let mut rate = 0.0;
-            let (_, each) = server.cpu_us_each(|| {
+            let cost = server.cost_of(|| {
                 let load = hammer(server.address, clients, span / ROUNDS, &request, 207);
                 let load = runtime.block_on(load)?;
                 rate = load.rate * size as f64;
                 Ok(load.count * size as f64)
             })?;
-            cpu_us.push(each);
+            cpu_us.push(cost.cpu_us);
             Ok(rate)
         };
         let theirs = || {
