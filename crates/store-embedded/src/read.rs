@@ -23,8 +23,9 @@ use crate::kv::{Direction, Read, Span};
 use crate::shard::Shard;
 use crate::values::{self, Spot};
 
-/// Jobs read as of one moment: a commit waits at most so long to become visible, a millisecond.
-const AT_ONCE_MAX: usize = 1_024;
+/// Jobs read as of one moment. More would be overtaken by a commit more often, read once more, and
+/// hold that commit up meanwhile: these take a tenth of a millisecond.
+const AT_ONCE_MAX: usize = 128;
 
 impl Engine {
     pub(crate) fn due(
