@@ -219,7 +219,7 @@ impl Client {
     /// The attempts of a job that have ended, in order.
     pub async fn attempts(&self, name: JobName) -> Result<Vec<AttemptRecord>, Error> {
         let view = self.show(name).await?;
-        Ok(self.inner.store.attempts(SHARD, view.job.number).await?)
+        Ok(self.inner.store.attempts(SHARD, view.job.name.clone(), view.job.number).await?)
     }
 
     /// Waits until a job has ended; none when it has not within this time.

@@ -1,19 +1,22 @@
 //! The attempts of jobs, while facts are being written.
 //!
-//! Attempts of live jobs and of finished jobs lie apart: the latter carry the instant until which
-//! they are kept, so that they go by themselves, without a removal for each. When a job finishes,
-//! its attempts move over; for the great majority there are none yet, and that is known without
-//! reading.
+//! The attempt with which a job finished lies within the finished job: mostly it is the only one.
+//! Earlier ones have entries of their own, and those of live jobs and of finished jobs lie apart:
+//! the latter carry the instant until which they are kept, so that they go by themselves, without a
+//! removal for each. When a job finishes, its earlier attempts move over; mostly there are none,
+//! and that is known without reading.
 
 use bytes::Bytes;
-use hence_core::change::Change;
-use hence_core::id::{JobNumber, ShardId};
+use hence_core::change::{Change, FinishedPlace};
+use hence_core::id::{JobNumber, QueueName, ShardId};
 use hence_core::job::AttemptRecord;
 use hence_core::time::Timestamp;
 use hence_store::{StoreError, codec};
 
 use crate::draft::Output;
+use crate::error::failed;
 use crate::keys::{self, Order, instant_bytes};
+use crate::kv::Read;
 use crate::read::each_with_prefix;
 use crate::shard::{NumberMap, NumberSet};
 use crate::values;
@@ -27,8 +30,8 @@ pub(crate) struct Attempts<'a> {
     /// Live jobs with stored attempts.
     attempted: &'a NumberSet,
     live: NumberMap<Touched>,
-    /// What this commit itself moved to finished jobs, not to be found by reading: present if a
-    /// fact in it may ask.
+    /// All attempts of jobs that this commit itself finished, not to be found by reading: present
+    /// if a fact in it may ask.
     kept: Option<NumberMap<Vec<Encoded>>>,
 }
 
@@ -62,12 +65,11 @@ impl<'a> Attempts<'a> {
         ended: &AttemptRecord,
         out: &mut Output<'_>,
     ) {
-        let mut encoded = Vec::new();
-        codec::encode_attempt(ended, &mut encoded);
-        self.put_live(number, (out.next_order(), Bytes::from(encoded)), out);
+        self.put_live(number, (out.next_order(), encoded(ended)), out);
     }
 
-    /// The job finished: its attempts, and the one that ended with it, are kept for a while.
+    /// The job finished: its earlier attempts are kept for a while. The one that ended with it goes
+    /// where the job goes.
     pub(crate) fn keep(
         &mut self,
         number: JobNumber,
@@ -76,50 +78,57 @@ impl<'a> Attempts<'a> {
         out: &mut Output<'_>,
     ) -> Result<(), StoreError> {
         for (order, encoded) in self.take_live(number, out)? {
-            self.put_kept(number, order, keep_until, out, |value| {
+            let key = out.key.attempt(keys::KEPT_ATTEMPT, self.shard, number, order);
+            out.batch.put_fresh_with(key, |value| {
+                value.extend_from_slice(&instant_bytes(keep_until));
                 value.extend_from_slice(&encoded);
             });
+            self.note_kept(number, order, encoded);
         }
-        if let Some(ended) = ended {
-            let order = out.next_order();
-            self.put_kept(number, order, keep_until, out, |value| {
-                codec::encode_attempt(ended, value);
-            });
+        if let Some(ended) = ended.filter(|_| self.kept.is_some()) {
+            self.note_kept(number, out.next_order(), encoded(ended));
         }
         Ok(())
     }
 
-    /// Nearly every job comes through here once: encoded straight into the batch.
-    fn put_kept(
-        &mut self,
-        number: JobNumber,
-        order: Order,
-        keep_until: Timestamp,
-        out: &mut Output<'_>,
-        encode: impl Fn(&mut Vec<u8>),
-    ) {
-        let key = out.key.attempt(keys::KEPT_ATTEMPT, self.shard, number, order);
-        out.batch.put_fresh_with(key, |value| {
-            value.extend_from_slice(&instant_bytes(keep_until));
-            encode(value);
-        });
+    fn note_kept(&mut self, number: JobNumber, order: Order, encoded: Bytes) {
         if let Some(kept) = &mut self.kept {
-            let mut encoded = Vec::new();
-            encode(&mut encoded);
-            kept.entry(number).or_default().push((order, Bytes::from(encoded)));
+            kept.entry(number).or_default().push((order, encoded));
         }
     }
 
     /// The finished job lives again under its number.
     pub(crate) fn revive(
         &mut self,
-        number: JobNumber,
+        queue: &QueueName,
+        place: FinishedPlace,
         out: &mut Output<'_>,
     ) -> Result<(), StoreError> {
-        for attempt in self.take_kept(number, out)? {
+        let number = place.number;
+        let finished_here = self.kept.as_ref().is_some_and(|kept| kept.contains_key(&number));
+        let mut all = self.take_kept(number, out)?;
+        if !finished_here {
+            all.extend(self.stored_last(queue, place, out)?);
+        }
+        for attempt in all {
             self.put_live(number, attempt, out);
         }
         Ok(())
+    }
+
+    /// The attempt within a finished job.
+    fn stored_last(
+        &self,
+        queue: &QueueName,
+        place: FinishedPlace,
+        out: &mut Output<'_>,
+    ) -> Result<Option<Encoded>, StoreError> {
+        let key = out.key.finished(self.shard, queue, place);
+        let Some(value) = out.kv.get(key).map_err(failed("read a finished job"))? else {
+            return Ok(None);
+        };
+        let (_, last) = codec::split_finished(&values::kept(&value)?)?;
+        Ok((!last.is_empty()).then(|| (out.next_order(), last)))
     }
 
     /// Nothing is kept of the live job.
@@ -192,18 +201,26 @@ impl<'a> Attempts<'a> {
         out: &mut Output<'_>,
     ) -> Result<Vec<Encoded>, StoreError> {
         let mut all = Vec::new();
-        let prefix = keys::number_prefix(keys::KEPT_ATTEMPT, self.shard, number);
-        each_with_prefix(out.kv, &prefix, |key, value| {
-            let order = keys::order_in(key).ok_or_else(|| values::malformed("attempt"))?;
-            all.push((order, values::kept(&value)?));
-            Ok(())
-        })?;
-        let kept = self.kept.as_mut().and_then(|kept| kept.remove(&number));
-        all.extend(kept.unwrap_or_default());
+        if let Some(kept) = self.kept.as_mut().and_then(|kept| kept.remove(&number)) {
+            all = kept;
+        } else {
+            let prefix = keys::number_prefix(keys::KEPT_ATTEMPT, self.shard, number);
+            each_with_prefix(out.kv, &prefix, |key, value| {
+                let order = keys::order_in(key).ok_or_else(|| values::malformed("attempt"))?;
+                all.push((order, values::kept(&value)?));
+                Ok(())
+            })?;
+        }
         for (order, _) in &all {
             let key = out.key.attempt(keys::KEPT_ATTEMPT, self.shard, number, *order);
             out.batch.delete(key);
         }
         Ok(all)
     }
+}
+
+fn encoded(attempt: &AttemptRecord) -> Bytes {
+    let mut bytes = Vec::new();
+    codec::encode_attempt(attempt, &mut bytes);
+    Bytes::from(bytes)
 }

@@ -166,10 +166,10 @@ impl<'a> Draft<'a> {
             }
         }
         if let Some(place) = revives {
-            let key = out.key.finished(self.shard, &job.name.queue, place);
-            out.batch.delete(key);
+            let queue = &job.name.queue;
+            out.batch.delete(out.key.finished(self.shard, queue, place));
             if place.number == job.number {
-                self.attempts.revive(job.number, out)?;
+                self.attempts.revive(queue, place, out)?;
             } else {
                 self.attempts.drop_kept(place.number, out)?;
             }
@@ -241,6 +241,9 @@ impl<'a> Draft<'a> {
         out.batch.put_fresh_with(out.key.finished(self.shard, queue, place), |value| {
             value.extend_from_slice(&keys::instant_bytes(finish.keep_until));
             codec::encode_finished(job, &progress, finish, keep_payload, value);
+            if let Some(ended) = ended {
+                codec::encode_attempt(ended, value);
+            }
         });
         let spot = Spot::Finished { place, keep_until: finish.keep_until };
         self.names.lead(self.shard, &job.name, spot, out);

@@ -7,9 +7,9 @@
 //! ```text
 //! J shard queue 0 due number              a live job               → job and progress
 //! N shard queue 0 key 0 id                where a job's name leads → spot
-//! H shard queue 0 outcome ended number    a finished job           → keep until, the job
+//! H shard queue 0 outcome ended number    a finished job           → keep until, job, last attempt
 //! B shard number order                    an attempt of a live job → attempt
-//! A shard number order                    one of a finished job    → keep until, attempt
+//! A shard number order                    one before the last      → keep until, attempt
 //! D shard until number                    a dead job to be swept   → its place
 //! L shard number                          a lease                  → due, queue, lease
 //! K shard number                          a waiting job holds its key → due, queue

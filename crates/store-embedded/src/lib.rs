@@ -166,8 +166,13 @@ impl Store for EmbeddedStore {
         async move { self.engine.list(shard, &request) }.boxed()
     }
 
-    fn attempts(&self, shard: ShardId, number: JobNumber) -> Answer<'_, Vec<AttemptRecord>> {
-        async move { self.engine.attempts(shard, number) }.boxed()
+    fn attempts(
+        &self,
+        shard: ShardId,
+        name: JobName,
+        number: JobNumber,
+    ) -> Answer<'_, Vec<AttemptRecord>> {
+        async move { self.engine.attempts(shard, &name, number) }.boxed()
     }
 
     fn occurrences(

@@ -122,7 +122,7 @@ impl Mender<'_> {
 
     fn dead(&self, shard: ShardId, tally: &mut Tally) -> Result<(), StoreError> {
         each_with_prefix(self.kv, &keys::prefix(keys::FINISHED, shard), |_, value| {
-            let done = codec::decode_finished(&values::kept(&value)?)?;
+            let (done, _) = codec::split_finished(&values::kept(&value)?)?;
             tally.next_number = tally.next_number.max(JobNumber(done.job.number.0 + 1));
             let held = tally.queues.entry(done.job.name.queue.clone()).or_default();
             held.dead += u64::from(done.finish.outcome == Outcome::Dead);

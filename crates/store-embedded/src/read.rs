@@ -18,7 +18,7 @@ use hence_store::{
 
 use crate::engine::Engine;
 use crate::error::failed;
-use crate::keys::{self, KeyBuffer, Order};
+use crate::keys::{self, KeyBuffer};
 use crate::kv::{Direction, Read, Span};
 use crate::shard::Shard;
 use crate::values::{self, Spot};
@@ -109,27 +109,12 @@ impl Engine {
     pub(crate) fn attempts(
         &self,
         shard: ShardId,
+        name: &JobName,
         number: JobNumber,
     ) -> Result<Vec<AttemptRecord>, StoreError> {
         let swept_until = self.shard(shard)?.swept_until;
-        let mut found: Vec<(Order, AttemptRecord)> = Vec::new();
-        let order = |key: &[u8]| keys::order_in(key).ok_or_else(|| values::malformed("attempt"));
-        let prefix = keys::number_prefix(keys::KEPT_ATTEMPT, shard, number);
-        each_with_prefix(&self.kv, &prefix, |key, value| {
-            if values::kept_until(&value).is_some_and(|until| until > swept_until) {
-                found.push((order(key)?, codec::decode_attempt(&values::kept(&value)?)?));
-            }
-            Ok(())
-        })?;
-        let prefix = keys::number_prefix(keys::LIVE_ATTEMPT, shard, number);
-        each_with_prefix(&self.kv, &prefix, |key, value| {
-            found.push((order(key)?, codec::decode_attempt(&value)?));
-            Ok(())
-        })?;
-        found.sort_by_key(|(order, _)| *order);
-        // A job that finished between the two reads shows its attempts twice.
-        found.dedup_by_key(|(order, _)| *order);
-        Ok(found.into_iter().map(|(_, attempt)| attempt).collect())
+        let read = |kv: &dyn Read| read_attempts(kv, shard, name, number, swept_until);
+        self.at_once(shard, read, |found, _| found)
     }
 
     pub(crate) fn occurrences(
@@ -296,6 +281,42 @@ fn find(
     }
 }
 
+/// The attempts of a job: it is live and so are they, or both are finished.
+fn read_attempts(
+    kv: &dyn Read,
+    shard: ShardId,
+    name: &JobName,
+    number: JobNumber,
+    swept_until: Timestamp,
+) -> Result<Vec<AttemptRecord>, StoreError> {
+    let mut found = Vec::new();
+    let prefix = keys::number_prefix(keys::LIVE_ATTEMPT, shard, number);
+    each_with_prefix(kv, &prefix, |_, value| {
+        found.push(codec::decode_attempt(&value)?);
+        Ok(())
+    })?;
+    let prefix = keys::number_prefix(keys::KEPT_ATTEMPT, shard, number);
+    each_with_prefix(kv, &prefix, |_, value| {
+        if values::kept_until(&value).is_some_and(|until| until > swept_until) {
+            found.push(codec::decode_attempt(&values::kept(&value)?)?);
+        }
+        Ok(())
+    })?;
+    let mut key = KeyBuffer::default();
+    let spot = kv.get(key.name(shard, name)).map_err(failed("look up a name"))?;
+    match spot.map(|spot| Spot::decode(&spot)).transpose()? {
+        Some(Spot::Finished { place, keep_until })
+            if place.number == number && keep_until > swept_until =>
+        {
+            let key = key.finished(shard, &name.queue, place);
+            let value = kv.get(key).map_err(failed("read a finished job"))?;
+            found.extend(value.map(|value| decode_last(&value)).transpose()?.flatten());
+        }
+        _ => {}
+    }
+    Ok(found)
+}
+
 /// Reads the live job at a place; `None` if it has gone from there.
 pub(crate) fn live_at(
     kv: &dyn Read,
@@ -375,7 +396,13 @@ pub(crate) fn decode_live(value: &Bytes) -> Result<LiveJob, StoreError> {
 }
 
 pub(crate) fn decode_finished(value: &Bytes) -> Result<FinishedJob, StoreError> {
-    codec::decode_finished(&copy(&values::kept(value)?))
+    codec::split_finished(&copy(&values::kept(value)?)).map(|(job, _)| job)
+}
+
+/// The attempt within a finished job; none if it ended without one.
+fn decode_last(value: &Bytes) -> Result<Option<AttemptRecord>, StoreError> {
+    let (_, last) = codec::split_finished(&values::kept(value)?)?;
+    (!last.is_empty()).then(|| codec::decode_attempt(&last)).transpose()
 }
 
 /// The name at the end of a key of counts, settings or queues.

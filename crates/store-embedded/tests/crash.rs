@@ -210,8 +210,10 @@ fn snapshot(store: &dyn Store) -> Snapshot {
     let numbers = 1..=COMMITS * 3;
     let names = numbers.clone().map(|number| job(number).name).collect();
     let due = now(store.due(SHARD, queue(), Place::FIRST, 10_000)).expect("due");
-    let attempts = numbers
-        .map(|number| now(store.attempts(SHARD, JobNumber(number))).expect("attempts").len());
+    let attempts = numbers.map(|number| {
+        let found = store.attempts(SHARD, job(number).name, JobNumber(number));
+        now(found).expect("attempts").len()
+    });
     let occurrences = store.occurrences(SHARD, LedgerRequest::newest(schedule(), 1_000));
     Snapshot {
         recovered: now(store.recover(SHARD)).expect("recovered"),

@@ -227,8 +227,13 @@ impl<S: Store + ?Sized> Store for Faulty<S> {
         self.call(move |inner| inner.list(shard, request))
     }
 
-    fn attempts(&self, shard: ShardId, number: JobNumber) -> Answer<'_, Vec<AttemptRecord>> {
-        self.call(move |inner| inner.attempts(shard, number))
+    fn attempts(
+        &self,
+        shard: ShardId,
+        name: JobName,
+        number: JobNumber,
+    ) -> Answer<'_, Vec<AttemptRecord>> {
+        self.call(move |inner| inner.attempts(shard, name, number))
     }
 
     fn occurrences(

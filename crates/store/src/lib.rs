@@ -98,8 +98,13 @@ pub trait Store: Send + Sync + 'static {
     /// A page of jobs (S8).
     fn list(&self, shard: ShardId, request: ListRequest) -> Answer<'_, Page>;
 
-    /// The ended attempts of a job, in order (S11).
-    fn attempts(&self, shard: ShardId, number: JobNumber) -> Answer<'_, Vec<AttemptRecord>>;
+    /// The ended attempts of the job of this name and number, in order (S11).
+    fn attempts(
+        &self,
+        shard: ShardId,
+        name: JobName,
+        number: JobNumber,
+    ) -> Answer<'_, Vec<AttemptRecord>>;
 
     /// Records of a schedule's ledger, by place (S11).
     fn occurrences(
@@ -264,6 +269,16 @@ pub enum StoredJob {
     Live(LiveJob),
     /// Nothing will, by itself.
     Finished(FinishedJob),
+}
+
+impl StoredJob {
+    /// The job, in whatever state it is.
+    pub fn job(&self) -> &Arc<Job> {
+        match self {
+            StoredJob::Live(live) => &live.job,
+            StoredJob::Finished(finished) => &finished.job,
+        }
+    }
 }
 
 /// A finished job as stored.

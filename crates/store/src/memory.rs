@@ -180,7 +180,12 @@ impl Store for MemoryStore {
         self.with(shard, |shard| shard.list(&request))
     }
 
-    fn attempts(&self, shard: ShardId, number: JobNumber) -> Answer<'_, Vec<AttemptRecord>> {
+    fn attempts(
+        &self,
+        shard: ShardId,
+        _name: JobName,
+        number: JobNumber,
+    ) -> Answer<'_, Vec<AttemptRecord>> {
         self.with(shard, |shard| shard.attempts.get(&number).cloned().unwrap_or_default())
     }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use hence_store::conformance::{PROMISES, cases};
 
 /// Raise it with every case added. It never shrinks: a case is replaced by a better one or kept.
-const CASES: usize = 182;
+const CASES: usize = 183;
 
 #[test]
 fn no_case_is_lost() {

@@ -223,8 +223,13 @@ impl<S: Store> Store for SimStore<S> {
         self.read(move |inner| inner.list(shard, request))
     }
 
-    fn attempts(&self, shard: ShardId, number: JobNumber) -> Answer<'_, Vec<AttemptRecord>> {
-        self.read(move |inner| inner.attempts(shard, number))
+    fn attempts(
+        &self,
+        shard: ShardId,
+        name: JobName,
+        number: JobNumber,
+    ) -> Answer<'_, Vec<AttemptRecord>> {
+        self.read(move |inner| inner.attempts(shard, name.clone(), number))
     }
 
     fn occurrences(

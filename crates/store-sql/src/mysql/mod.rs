@@ -294,7 +294,12 @@ impl Store for MySqlStore {
         })
     }
 
-    fn attempts(&self, shard: ShardId, number: JobNumber) -> Answer<'_, Vec<AttemptRecord>> {
+    fn attempts(
+        &self,
+        shard: ShardId,
+        _name: JobName,
+        number: JobNumber,
+    ) -> Answer<'_, Vec<AttemptRecord>> {
         self.read(move |shared| async move { read::attempts(&shared, shard, number).await })
     }
 

@@ -225,7 +225,12 @@ impl Store for PostgresStore {
         self.read(|shared| async move { list::list(&shared, shard, &request).await })
     }
 
-    fn attempts(&self, shard: ShardId, number: JobNumber) -> Answer<'_, Vec<AttemptRecord>> {
+    fn attempts(
+        &self,
+        shard: ShardId,
+        _name: JobName,
+        number: JobNumber,
+    ) -> Answer<'_, Vec<AttemptRecord>> {
         self.read(|shared| async move { read::attempts(&shared, shard, number).await })
     }
 

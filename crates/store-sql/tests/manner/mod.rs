@@ -202,8 +202,13 @@ impl<S: Turning> Store for Restless<S> {
         self.store.list(shard, request)
     }
 
-    fn attempts(&self, shard: ShardId, number: JobNumber) -> Answer<'_, Vec<AttemptRecord>> {
-        self.store.attempts(shard, number)
+    fn attempts(
+        &self,
+        shard: ShardId,
+        name: JobName,
+        number: JobNumber,
+    ) -> Answer<'_, Vec<AttemptRecord>> {
+        self.store.attempts(shard, name, number)
     }
 
     fn occurrences(

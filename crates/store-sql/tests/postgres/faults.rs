@@ -209,7 +209,7 @@ fn reads_wait_for_a_connection_within_bounds() -> Result<Ended> {
     runtime.block_on(client.batch_execute(&lock))?;
     let beyond = 50;
     // One statement each: all of them come to their turn before a call has taken too long.
-    let read = |_| store.attempts(SHARD, job(1).number);
+    let read = |_| store.attempts(SHARD, job(1).name.clone(), job(1).number);
     let reads: Vec<_> = (0..READS_WAITING_MAX + 1 + beyond).map(read).collect();
     // A commit goes on meanwhile: it has a connection of its own.
     owner.commit(vec![put(2, 100)])?;

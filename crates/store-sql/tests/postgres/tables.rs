@@ -189,7 +189,7 @@ fn damage_is_named_with_its_table_and_row() -> Result<Ended> {
     owner.commit(vec![finished(2, 100, Outcome::Succeeded, 9_000), granted([(3, 100)], 1)])?;
     let due = || block_on(store.due(SHARD, queue(), Place::FIRST, 10)).map(drop);
     let get = |n: u64| block_on(store.get(SHARD, vec![job(n).name.clone()], at(0))).map(drop);
-    let attempts = || block_on(store.attempts(SHARD, job(1).number)).map(drop);
+    let attempts = || block_on(store.attempts(SHARD, job(1).name.clone(), job(1).number)).map(drop);
     let ledger =
         || block_on(store.occurrences(SHARD, LedgerRequest::newest(schedule.clone(), 9))).map(drop);
     let recover = || block_on(store.recover(SHARD)).map(drop);

@@ -268,7 +268,10 @@ fn attempts_go_with_their_job() -> Result<Ended> {
         finished(1, 200, Outcome::Succeeded, 3_000),
         finished(2, 200, Outcome::Dead, 3_000),
     ])?;
-    let attempts = |number| block_on(store.attempts(SHARD, job(number).number)).map(|it| it.len());
+    let attempts = |number| {
+        block_on(store.attempts(SHARD, job(number).name.clone(), job(number).number))
+            .map(|it| it.len())
+    };
     ensure!(attempts(1)? == 2 && attempts(2)? == 2 && attempts(3)? == 1);
     block_on(store.sweep(SHARD, at(60_000), 100))?;
     ensure!(attempts(1)? == 0, "of a job that went with its slot: {}", attempts(1)?);

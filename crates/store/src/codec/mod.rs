@@ -98,11 +98,22 @@ pub fn encode_finished(
 
 /// Reads a finished job. Its payload and result are slices of `bytes`.
 pub fn decode_finished(bytes: &Bytes) -> Result<FinishedJob, StoreError> {
-    decode("finished job", bytes, |input| {
-        let job = Job::take(input)?;
-        let progress = take_progress(job.scheduled_for, input)?;
-        Ok(FinishedJob { job: Arc::new(job), progress, finish: Finish::take(input)? })
-    })
+    decode("finished job", bytes, take_finished)
+}
+
+/// Reads a finished job, and gives back what its engine put behind it.
+pub fn split_finished(bytes: &Bytes) -> Result<(FinishedJob, Bytes), StoreError> {
+    let mut input = Reader::new(bytes);
+    let read = input.begin(VERSION_OLDEST..=VERSION).and_then(|()| take_finished(&mut input));
+    let left = input.left();
+    let job = read.map_err(|fault| refused("finished job", fault, bytes.len() - left))?;
+    Ok((job, bytes.slice(bytes.len() - left..)))
+}
+
+fn take_finished(input: &mut Reader<'_>) -> Result<FinishedJob, Fault> {
+    let job = Job::take(input)?;
+    let progress = take_progress(job.scheduled_for, input)?;
+    Ok(FinishedJob { job: Arc::new(job), progress, finish: Finish::take(input)? })
 }
 
 /// Appends a change. What no engine can need is left out: the payload of a job of which it is not

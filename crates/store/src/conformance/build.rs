@@ -187,6 +187,16 @@ pub(super) fn finished_place(job: &Job, finish: &Finish) -> FinishedPlace {
     FinishedPlace { outcome: finish.outcome, at: finish.at, number: job.number }
 }
 
+/// A new job, or the same again, in place of one that ended so.
+pub(super) fn revived(old: &Job, new: &Job, finish: &Finish) -> Change {
+    Change::JobPut {
+        job: Arc::new(new.clone()),
+        progress: fresh(new),
+        replaces: None,
+        revives: Some(finished_place(old, finish)),
+    }
+}
+
 pub(super) fn schedule(id: &str) -> ScheduleState {
     let draft = Schedule::cron("*/5 9-17 * * MON-FRI")
         .zone("Europe/Paris")

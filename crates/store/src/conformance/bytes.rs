@@ -12,7 +12,7 @@ use hence_core::retry::{Backoff, RetryPolicy};
 use hence_core::time::Millis;
 
 use super::build::{at, finish, finished, job, later, main_queue, name, named, put, schedule_id};
-use super::fixture::{Fixture, job_of};
+use super::fixture::Fixture;
 use super::table;
 use crate::{Place, StoredJob};
 
@@ -60,10 +60,10 @@ async fn check_job(fixture: &mut Fixture, job: &Job) {
     let waiting = fixture.due_after(&job.name.queue, Place::FIRST, 1).await;
     assert!(*waiting[0].job == *job, "due gives something else");
     let rows = fixture.rows(&crate::Filter::default(), 10, later()).await;
-    assert!(rows.iter().any(|row| **job_of(row) == *job), "list gives something else");
+    assert!(rows.iter().any(|row| **row.job() == *job), "list gives something else");
     fixture.commit(vec![finished(job, finish(Outcome::Dead, at(5)))]).await;
     let found = fixture.get(&job.name, later()).await.expect("it is kept");
-    assert!(**job_of(&found) == *job, "get gives something else once it is finished");
+    assert!(**found.job() == *job, "get gives something else once it is finished");
 }
 
 async fn results_and_reasons_come_back(mut fixture: Fixture) {

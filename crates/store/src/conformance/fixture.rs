@@ -228,7 +228,7 @@ impl Fixture {
     }
 
     pub(super) async fn attempts(&self, job: &Job) -> Vec<AttemptRecord> {
-        self.store().attempts(SHARD, job.number).await.expect("attempts")
+        self.store().attempts(SHARD, job.name.clone(), job.number).await.expect("attempts")
     }
 
     pub(super) async fn occurrences(
@@ -267,14 +267,7 @@ pub(super) fn all_states() -> Filter {
 }
 
 pub(super) fn number_of(stored: &StoredJob) -> u64 {
-    job_of(stored).number.0
-}
-
-pub(super) fn job_of(stored: &StoredJob) -> &Arc<Job> {
-    match stored {
-        StoredJob::Live(live) => &live.job,
-        StoredJob::Finished(done) => &done.job,
-    }
+    stored.job().number.0
 }
 
 /// Everything that can be read from a shard at `now`.
@@ -282,7 +275,7 @@ pub(super) async fn snapshot(store: &dyn Store, shard: ShardId, now: Timestamp) 
     let recovered = store.recover(shard).await.expect("recovered").sorted();
     let request = ListRequest { filter: all_states(), after: None, limit: 100_000, now };
     let jobs = store.list(shard, request).await.expect("listed").jobs;
-    let names: Vec<JobName> = jobs.iter().map(|job| job_of(job).name.clone()).collect();
+    let names: Vec<JobName> = jobs.iter().map(|job| job.job().name.clone()).collect();
     let mut queues: Vec<QueueName> = names.iter().map(|name| name.queue.clone()).collect();
     queues.sort();
     queues.dedup();
@@ -293,7 +286,9 @@ pub(super) async fn snapshot(store: &dyn Store, shard: ShardId, now: Timestamp) 
     }
     let mut attempts = Vec::new();
     for job in &jobs {
-        attempts.push(store.attempts(shard, job_of(job).number).await.expect("attempts"));
+        let job = job.job();
+        let of_this = store.attempts(shard, job.name.clone(), job.number).await;
+        attempts.push(of_this.expect("attempts"));
     }
     let mut occurrences = Vec::new();
     for state in &recovered.schedules {

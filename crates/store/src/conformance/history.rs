@@ -9,7 +9,7 @@ use hence_core::time::Millis;
 
 use super::build::{
     at, attempt_record, finish, finished, finished_place, fresh, job, jobs, later, leased,
-    main_queue, name, named, occurrence, put, put_all, queue, recorded, replaced, retried,
+    main_queue, name, named, occurrence, put, put_all, queue, recorded, replaced, retried, revived,
     schedule, schedule_id,
 };
 use super::fixture::{Fixture, SHARD, all_states};
@@ -21,6 +21,7 @@ table! { "history":
     S11 nothing attempts_come_in_order;
     S11 nothing attempts_stay_with_a_finished_job;
     S11 nothing attempts_stay_with_an_edited_or_revived_job;
+    S11 nothing a_job_that_dies_twice_in_one_instant_keeps_each_attempt_once;
     S11 nothing a_later_batch_of_the_commit_finds_what_an_earlier_kept;
     S11 nothing attempts_of_other_jobs_are_left_out;
     S11 nothing every_end_of_an_attempt_comes_back;
@@ -78,17 +79,31 @@ async fn attempts_stay_with_an_edited_or_revived_job(mut fixture: Fixture) {
     assert_eq!(fixture.attempts(&first).await.len(), 1, "edited");
     let dead = finish(Outcome::Dead, at(80));
     fixture.commit(vec![finished(&second, dead.clone())]).await;
-    let revived = Change::JobPut {
-        job: Arc::new(second.clone()),
-        progress: fresh(&second),
-        replaces: None,
-        revives: Some(finished_place(&second, &dead)),
-    };
-    fixture.commit(vec![revived]).await;
+    fixture.commit(vec![revived(&second, &second, &dead)]).await;
     assert_eq!(fixture.attempts(&first).await.len(), 1, "revived");
     fixture.commit(vec![retried(&second, at(70), at(90), 2)]).await;
     let attempts: Vec<u32> = fixture.attempts(&first).await.iter().map(|it| it.attempt).collect();
     assert_eq!(attempts, [1, 2]);
+}
+
+/// The second time in the commit that revived it, to be revived by that once more.
+async fn a_job_that_dies_twice_in_one_instant_keeps_each_attempt_once(mut fixture: Fixture) {
+    let job = job(1);
+    let dead = finish(Outcome::Dead, at(80));
+    let dies = |attempt| {
+        let mut change = finished(&job, dead.clone());
+        if let Change::JobFinished { ended, .. } = &mut change {
+            *ended = Some(Box::new(attempt_record(attempt, AttemptEnd::Failed)));
+        }
+        change
+    };
+    fixture.commit(vec![put(&job)]).await;
+    fixture.commit(vec![dies(1)]).await;
+    fixture.commit(vec![revived(&job, &job, &dead), dies(2), revived(&job, &job, &dead)]).await;
+    let expected = [1, 2].map(|attempt| attempt_record(attempt, AttemptEnd::Failed));
+    assert_eq!(fixture.attempts(&job).await, expected);
+    fixture.commit(vec![dies(3)]).await;
+    assert_eq!(fixture.attempts(&job).await.len(), 3);
 }
 
 /// A job dies and lives again, another dies and is forgotten, all in one commit.
@@ -99,15 +114,9 @@ async fn a_later_batch_of_the_commit_finds_what_an_earlier_kept(mut fixture: Fix
     let dead = finish(Outcome::Dead, at(80));
     let end = vec![finished(&back, dead.clone()), finished(&gone, dead.clone())];
     let first = fixture.batch(SHARD, end).await;
-    let revived = Change::JobPut {
-        job: Arc::new(back.clone()),
-        progress: fresh(&back),
-        replaces: None,
-        revives: Some(finished_place(&back, &dead)),
-    };
     let place = finished_place(&gone, &dead);
     let forgotten = Change::JobForgotten { job: Arc::new(gone.clone()), place };
-    let second = fixture.batch(SHARD, vec![revived, forgotten]).await;
+    let second = fixture.batch(SHARD, vec![revived(&back, &back, &dead), forgotten]).await;
     fixture.send(vec![first, second]).await.expect("committed");
     assert_eq!(fixture.attempts(&back).await.len(), 1, "it is the same job");
     assert!(fixture.get(&gone.name, at(81)).await.is_none(), "it was forgotten");

@@ -7,7 +7,7 @@ use hence_core::job::{Finish, Job, Outcome, Payload, Progress};
 
 use super::build::{
     at, finish, finished, finished_place, fresh, job, jobs, later, leased, main_queue, moved, name,
-    named, payload, place, put, put_all, replaced, succeeded, token,
+    named, payload, put, put_all, replaced, revived, succeeded, token,
 };
 use super::fixture::{Fixture, SHARD, all_states, number_of};
 use super::table;
@@ -272,15 +272,6 @@ async fn namesakes(fixture: &mut Fixture) -> (Job, Job) {
     fixture.commit(vec![put(&old)]).await;
     fixture.commit(vec![finished(&old, short)]).await;
     (old, new)
-}
-
-fn revived(old: &Job, new: &Job, finish: &Finish) -> Change {
-    Change::JobPut {
-        job: Arc::new(new.clone()),
-        progress: Progress::fresh(place(new).due_at),
-        replaces: None,
-        revives: Some(finished_place(old, finish)),
-    }
 }
 
 fn forgotten(job: &Job, finish: &Finish) -> Change {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use hence_core::id::{JobName, JobNumber, ScheduleId};
+use hence_core::id::{JobName, JobNumber, ScheduleId, ShardId};
 use hence_core::job::{AttemptRecord, Job, JobState, Progress};
 use hence_core::ledger::OccurrenceRecord;
 use hence_core::time::Timestamp;
@@ -10,7 +10,7 @@ use hence_core::time::Timestamp;
 use super::{Found, Moved, Moving, ShardMove};
 use crate::{
     Change, Cursor, ErrorKind, Filter, LeaseGrant, LedgerOrder, LedgerRequest, ListRequest, Place,
-    StoreError, StoredJob,
+    Store, StoreError, StoredJob,
 };
 
 impl Moving {
@@ -104,7 +104,7 @@ impl Moving {
         }
         let mut changes = Vec::new();
         for job in &jobs {
-            let attempts = self.from.attempts(shard.id, number(job)).await?;
+            let attempts = attempts(&*self.from, shard.id, job).await?;
             facts_of(job, attempts, &mut changes);
         }
         let batch = shard.batch(changes);
@@ -117,11 +117,11 @@ impl Moving {
 
     /// What the new store says of these is what the old one said.
     async fn read_back(&self, shard: &ShardMove, jobs: &[StoredJob]) -> Result<(), StoreError> {
-        let names = jobs.iter().map(|stored| job_of(stored).name.clone()).collect();
+        let names = jobs.iter().map(|stored| stored.job().name.clone()).collect();
         let found = self.to.get(shard.id, names, Timestamp::MIN).await?;
         for (job, found) in jobs.iter().zip(found) {
             if found.as_ref() != Some(job) {
-                let name = &job_of(job).name;
+                let name = &job.job().name;
                 let message = format!("the new store does not give {name} back as it was put");
                 return Err(StoreError::new(ErrorKind::Corrupt, message));
             }
@@ -147,20 +147,22 @@ pub(super) fn everything(after: Option<Cursor>, now: Timestamp, limit: usize) ->
     ListRequest { filter, after, limit, now }
 }
 
-pub(super) fn number(stored: &StoredJob) -> JobNumber {
-    job_of(stored).number
+pub(super) async fn attempts(
+    store: &dyn Store,
+    shard: ShardId,
+    stored: &StoredJob,
+) -> Result<Vec<AttemptRecord>, StoreError> {
+    let job = stored.job();
+    store.attempts(shard, job.name.clone(), job.number).await
 }
 
-pub(super) fn job_of(stored: &StoredJob) -> &Arc<Job> {
-    match stored {
-        StoredJob::Live(live) => &live.job,
-        StoredJob::Finished(finished) => &finished.job,
-    }
+pub(super) fn number(stored: &StoredJob) -> JobNumber {
+    stored.job().number
 }
 
 /// The facts that make the job what it is, in the order in which they happened.
 fn facts_of(stored: &StoredJob, mut attempts: Vec<AttemptRecord>, changes: &mut Vec<Change>) {
-    let job = job_of(stored);
+    let job = stored.job();
     let progress = *match stored {
         StoredJob::Live(live) => &live.progress,
         StoredJob::Finished(finished) => &finished.progress,

@@ -395,8 +395,13 @@ impl Store for Moving {
         self.current().list(shard, request)
     }
 
-    fn attempts(&self, shard: ShardId, number: JobNumber) -> Answer<'_, Vec<AttemptRecord>> {
-        self.current().attempts(shard, number)
+    fn attempts(
+        &self,
+        shard: ShardId,
+        name: JobName,
+        number: JobNumber,
+    ) -> Answer<'_, Vec<AttemptRecord>> {
+        self.current().attempts(shard, name, number)
     }
 
     fn occurrences(

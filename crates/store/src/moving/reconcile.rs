@@ -7,7 +7,7 @@ use hence_core::change::FinishedPlace;
 use hence_core::job::{Finish, Outcome};
 use hence_core::time::Timestamp;
 
-use super::copy::{everything, job_of, number};
+use super::copy::{attempts, everything, number};
 use super::{Moved, Moving, ShardMove};
 use crate::{Change, Cursor, StoreError, StoredJob};
 
@@ -24,13 +24,13 @@ impl Moving {
             self.remove_schedules(shard, moved).await?;
         }
         let page = self.to.list(shard.id, everything(after, now, self.page)).await?;
-        let names = page.jobs.iter().map(|job| job_of(job).name.clone()).collect();
+        let names = page.jobs.iter().map(|job| job.job().name.clone()).collect();
         let old = self.look_up(shard, names).await?;
         let mut changes = Vec::new();
         for job in &page.jobs {
-            let same = old.get(&job_of(job).name) == Some(job)
-                && self.from.attempts(shard.id, number(job)).await?
-                    == self.to.attempts(shard.id, number(job)).await?;
+            let same = old.get(&job.job().name) == Some(job)
+                && attempts(&*self.from, shard.id, job).await?
+                    == attempts(&*self.to, shard.id, job).await?;
             if same {
                 moved.found += u64::from(shard.jobs.insert(number(job)));
             } else {

@@ -88,8 +88,13 @@ impl Store for Stubborn {
         self.until_answered(move |store| store.list(shard, request.clone()))
     }
 
-    fn attempts(&self, shard: ShardId, number: JobNumber) -> Answer<'_, Vec<AttemptRecord>> {
-        self.until_answered(move |store| store.attempts(shard, number))
+    fn attempts(
+        &self,
+        shard: ShardId,
+        name: JobName,
+        number: JobNumber,
+    ) -> Answer<'_, Vec<AttemptRecord>> {
+        self.until_answered(move |store| store.attempts(shard, name.clone(), number))
     }
 
     fn occurrences(

@@ -7,7 +7,7 @@ use hence_core::id::{QueueName, ScheduleId, ShardId};
 use hence_core::job::JobState;
 use hence_core::queue::{Counts, QueueSettings};
 use hence_core::time::Timestamp;
-use hence_store::{Filter, LedgerOrder, LedgerRequest, ListRequest, Recovered, Store, StoredJob};
+use hence_store::{Filter, LedgerOrder, LedgerRequest, ListRequest, Recovered, Store};
 
 use super::job_record::JobRecord;
 use super::record::{FORMAT, Header, LedgerRecord, QueueRecord, Record, ScheduleRecord, Tally};
@@ -126,7 +126,8 @@ async fn jobs(
         let request = ListRequest { filter: filter.clone(), after, limit: PAGE, now };
         let page = store.list(shard, request).await.map_err(|error| store_failure(&error, None))?;
         for stored in &page.jobs {
-            let attempts = store.attempts(shard, number(stored)).await;
+            let job = stored.job();
+            let attempts = store.attempts(shard, job.name.clone(), job.number).await;
             let attempts = attempts.map_err(|error| store_failure(&error, None))?;
             lines.write(&Record::Job(Box::new(JobRecord::new(stored, &attempts))))?;
             lines.tally.jobs += 1;
@@ -136,13 +137,6 @@ async fn jobs(
         if after.is_none() {
             return Ok(());
         }
-    }
-}
-
-fn number(stored: &StoredJob) -> hence_core::id::JobNumber {
-    match stored {
-        StoredJob::Live(live) => live.job.number,
-        StoredJob::Finished(finished) => finished.job.number,
     }
 }
 

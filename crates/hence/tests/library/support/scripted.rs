@@ -206,8 +206,13 @@ impl Store for Scripted {
         self.read(self.inner.list(shard, request))
     }
 
-    fn attempts(&self, shard: ShardId, number: JobNumber) -> Answer<'_, Vec<AttemptRecord>> {
-        self.read(self.inner.attempts(shard, number))
+    fn attempts(
+        &self,
+        shard: ShardId,
+        name: JobName,
+        number: JobNumber,
+    ) -> Answer<'_, Vec<AttemptRecord>> {
+        self.read(self.inner.attempts(shard, name, number))
     }
 
     fn occurrences(
