@@ -33,7 +33,7 @@ impl Connection {
         let (head, length) = loop {
             let read = self.stream.read_buf(&mut self.buffer).await?;
             ensure!(read > 0, "the server hung up");
-            let found = self.buffer.windows(4).position(|window| window == b"\r\n\r\n");
+            let found = memchr::memmem::find(&self.buffer, b"\r\n\r\n");
             if let Some(head) = found {
                 break (head + 4, content_length(&self.buffer[..head]));
             }
@@ -47,10 +47,12 @@ impl Connection {
     }
 }
 
+/// As the servers here write it: in small letters.
 fn content_length(head: &[u8]) -> usize {
-    let text = String::from_utf8_lossy(head).to_ascii_lowercase();
-    let value = text.split("content-length: ").nth(1).and_then(|rest| rest.split('\r').next());
-    value.and_then(|digits| digits.trim().parse().ok()).unwrap_or(0)
+    const NAME: &[u8] = b"content-length: ";
+    let value = memchr::memmem::find(head, NAME).map_or(&[][..], |at| &head[at + NAME.len()..]);
+    let digits = value.iter().take_while(|byte| byte.is_ascii_digit());
+    digits.fold(0, |length, digit| length * 10 + usize::from(digit - b'0'))
 }
 
 /// A POST of JSON.

@@ -13,6 +13,7 @@
 
 mod bare_client;
 mod beanstalk;
+mod disque;
 mod echo;
 mod http_load;
 mod jobs;

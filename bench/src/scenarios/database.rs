@@ -13,7 +13,7 @@ use hence_store::Store;
 use tokio::sync::Notify;
 
 use super::herd::{self, Herd};
-use super::pull::{ack, values_of};
+use super::pull::acks;
 use super::submit::{PATH, batch, job};
 use super::{handler, one_thread, threads};
 use crate::http_load::{Connection, hammer, post};
@@ -111,7 +111,9 @@ impl Place<'_> {
     pub(crate) fn to_handler(&self, count: usize) -> Result<f64> {
         let url = (self.fresh)()?;
         let runtime = threads()?;
-        runtime.block_on(async { handler::end_to_end(open(&url).await?, count, true).await })
+        runtime.block_on(async {
+            handler::end_to_end(open(&url).await?, handler::DEFAULT, count, true).await
+        })
     }
 
     /// From the first submission until the last is recorded: workers that pull 16 at a time.
@@ -199,13 +201,10 @@ async fn work(
     loop {
         let (status, body) = connection.call(&request).await?;
         ensure!(status == 200, "lease was answered {status}");
-        let tokens = values_of(body, b"\"token\":\"");
-        if tokens.is_empty() {
-            continue;
-        }
-        let (status, _) = connection.call(&ack(address, &tokens)).await?;
+        let Some((taken, request)) = acks(address, body) else { continue };
+        let (status, _) = connection.call(&request).await?;
         ensure!((200..300).contains(&status), "ack was answered {status}");
-        if done.fetch_add(tokens.len(), Ordering::Relaxed) + tokens.len() >= count {
+        if done.fetch_add(taken, Ordering::Relaxed) + taken >= count {
             finished.notify_one();
             return Ok(());
         }

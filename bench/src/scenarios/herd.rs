@@ -17,8 +17,8 @@ use hence_delivery::local::HandlerFn;
 use hence_store::Store;
 use serde_json::json;
 
-use super::handler::start;
-use super::pull::{ack, preload, values_of};
+use super::handler::{DEFAULT, start};
+use super::pull::{acks, preload, values_of};
 use super::{one_thread, threads};
 use crate::Scale;
 use crate::http_load::{Connection, post};
@@ -104,7 +104,7 @@ pub(crate) fn to_handler_of(store: Arc<dyn Store>, count: usize, span_ms: i64) -
         async { Outcome::Succeeded { result: None } }.boxed()
     });
     let dues = runtime.block_on(async {
-        let hence = start(store, handler).await?;
+        let hence = start(store, DEFAULT, handler).await?;
         let dues = dues(count, span_ms);
         let job = NewJob::handler("work").map_err(refused)?;
         for first in (0..count).step_by(1_000) {
@@ -159,10 +159,9 @@ async fn pull(address: SocketAddr, count: usize) -> Result<(Lateness, i64)> {
                     lateness.add(now - due_ms.parse::<i64>()? * 1_000);
                     last_us = now;
                 }
-                let tokens = values_of(body, b"\"token\":\"");
-                if !tokens.is_empty() {
-                    connection.call(&ack(address, &tokens)).await?;
-                    done.fetch_add(tokens.len(), Ordering::Relaxed);
+                if let Some((taken, request)) = acks(address, body) {
+                    connection.call(&request).await?;
+                    done.fetch_add(taken, Ordering::Relaxed);
                 }
             }
             anyhow::Ok((lateness, last_us))

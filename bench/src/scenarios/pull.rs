@@ -8,12 +8,15 @@ use std::time::Instant;
 use anyhow::{Result, ensure};
 use futures::future::try_join_all;
 use serde_json::{Value, json};
+use tokio::runtime::Runtime;
 
 use super::one_thread;
 use crate::Scale;
 use crate::beanstalk::Beanstalk;
+use crate::disque::Disque;
 use crate::http_load::{Connection, post};
 use crate::jobs::PAYLOAD;
+use crate::machine::{ROUNDS, median};
 use crate::report::{Report, Row};
 use crate::server::Server;
 
@@ -21,25 +24,73 @@ const WORKERS: usize = 50;
 
 pub(crate) fn run(report: &mut Report, scale: Scale) -> Result<()> {
     let runtime = one_thread()?;
-    let peer = runtime.block_on(peer(report, scale))?;
-    for (max, count, goal) in
-        [(16, 300_000, ">= 240 k/s (1 x Disque durable)"), (1, 100_000, ">= 3 x beanstalkd")]
-    {
-        let count = scale.of(count);
-        let dir = tempfile::tempdir_in(".")?;
-        let server = Server::start(dir.path())?;
-        preload(&server, count, &|_| json!({"payload_text": String::from_utf8_lossy(PAYLOAD)}))?;
-        let started = Instant::now();
-        let cost =
-            server.cost_of(|| Ok(runtime.block_on(work(server.address, max, count))? as f64))?;
-        let value = cost.jobs / started.elapsed().as_secs_f64();
-        let what = format!("{WORKERS} workers, {max} at a time");
-        let against = peer.map(|rate| ("beanstalkd durable, reserve and delete", rate));
-        report.row(&Row { what: &what, value, unit: "jobs/s", against, goal });
-        report.figure("  jobs per commit", cost.jobs_per_commit, "jobs", "");
-        report.figure("  processor time of the server", cost.cpu_us, "us/job", "");
-    }
+    let beanstalk = runtime.block_on(beanstalk(report, scale))?;
+    let dir = tempfile::tempdir_in(".")?;
+    let disque = match Disque::start(dir.path()) {
+        Ok(disque) => Some(disque),
+        Err(error) => {
+            report.skipped("peer: Disque durable", &format!("{error:#}"));
+            None
+        }
+    };
+    let beanstalk = beanstalk.map(|rate| ("beanstalkd durable, reserve and delete", rate));
+    let (rounds, peer) = in_rounds(report, &runtime, disque.as_ref(), 16, scale.of(200_000))?;
+    let against = peer.map(|rate| ("Disque durable", rate)).or(beanstalk);
+    show(report, rounds, 16, against, ">= 1 x Disque");
+    let (rounds, _) = in_rounds(report, &runtime, disque.as_ref(), 1, scale.of(50_000))?;
+    show(report, rounds, 1, beanstalk, ">= 3 x beanstalkd");
     Ok(())
+}
+
+/// What was measured in each round.
+#[derive(Default)]
+struct Rounds {
+    rates: Vec<f64>,
+    jobs_per_commit: Vec<f64>,
+    cpu_us: Vec<f64>,
+}
+
+/// So many jobs, in turns with Disque where that is installed; its rate, too.
+fn in_rounds(
+    report: &Report,
+    runtime: &Runtime,
+    disque: Option<&Disque>,
+    max: usize,
+    count: usize,
+) -> Result<(Rounds, Option<f64>)> {
+    let dir = tempfile::tempdir_in(".")?;
+    let server = Server::start(dir.path())?;
+    let (mut rounds, mut peer) = (Rounds::default(), Vec::new());
+    for _ in 0..ROUNDS {
+        if let Some(disque) = disque {
+            peer.push(runtime.block_on(disque.take_rate(WORKERS, max, count))?);
+        }
+        preload(&server, count, &|_| json!({"payload_text": String::from_utf8_lossy(PAYLOAD)}))?;
+        let mut rate = 0.0;
+        let cost = server.cost_of(|| {
+            let started = Instant::now();
+            let taken = runtime.block_on(work(server.address, max, count))? as f64;
+            rate = taken / started.elapsed().as_secs_f64();
+            Ok(taken)
+        })?;
+        rounds.rates.push(rate);
+        rounds.jobs_per_commit.push(cost.jobs_per_commit);
+        rounds.cpu_us.push(cost.cpu_us);
+    }
+    let peer = (!peer.is_empty()).then(|| median(peer));
+    if let Some(rate) = peer {
+        let what = format!("peer: Disque durable, {max} at a time");
+        report.figure(&what, rate, "jobs/s", "");
+    }
+    Ok((rounds, peer))
+}
+
+fn show(report: &Report, rounds: Rounds, max: usize, against: Option<(&str, f64)>, goal: &str) {
+    let what = format!("{WORKERS} workers, {max} at a time");
+    let value = median(rounds.rates);
+    report.row(&Row { what: &what, value, unit: "jobs/s", against, goal });
+    report.figure("  jobs per commit", median(rounds.jobs_per_commit), "jobs", "");
+    report.figure("  processor time of the server", median(rounds.cpu_us), "us/job", "");
 }
 
 /// Submits jobs in batches, apart from what is measured.
@@ -67,14 +118,13 @@ async fn work(address: SocketAddr, max: usize, count: usize) -> Result<usize> {
             while done.load(Ordering::Relaxed) < count {
                 let (status, body) = connection.call(&request).await?;
                 ensure!(status == 200, "lease was answered {status}");
-                let tokens = values_of(body, b"\"token\":\"");
-                if tokens.is_empty() {
+                let Some((count, request)) = acks(address, body) else {
                     tokio::task::yield_now().await;
                     continue;
-                }
-                let (status, _) = connection.call(&ack(address, &tokens)).await?;
+                };
+                let (status, _) = connection.call(&request).await?;
                 ensure!((200..300).contains(&status), "ack was answered {status}");
-                done.fetch_add(tokens.len(), Ordering::Relaxed);
+                done.fetch_add(count, Ordering::Relaxed);
             }
             anyhow::Ok(())
         }
@@ -83,27 +133,36 @@ async fn work(address: SocketAddr, max: usize, count: usize) -> Result<usize> {
     Ok(done.load(Ordering::Relaxed))
 }
 
-/// One is finished by its path, several by one request.
-pub(crate) fn ack(address: SocketAddr, tokens: &[String]) -> Vec<u8> {
-    if let [token] = tokens {
-        return post(address, &format!("/v1/leases/{token}/ack"), "{}");
-    }
-    let acks: Vec<String> =
-        tokens.iter().map(|token| format!("{{\"token\":\"{token}\"}}")).collect();
-    post(address, "/v1/leases/ack", &format!("{{\"acks\":[{}]}}", acks.join(",")))
+/// The request that finishes all jobs of a lease's answer: one by its path, several together. Says
+/// how many they are; without any there is nothing to ask for.
+pub(crate) fn acks(address: SocketAddr, answer: &[u8]) -> Option<(usize, Vec<u8>)> {
+    let tokens: Vec<&str> = values_of(answer, b"\"token\":\"").collect();
+    let request = match tokens[..] {
+        [] => return None,
+        [token] => post(address, &format!("/v1/leases/{token}/ack"), "{}"),
+        _ => {
+            let mut body = String::with_capacity(tokens.len() * 32);
+            for token in &tokens {
+                let start = if body.is_empty() { "{\"acks\":[" } else { "," };
+                body.extend([start, "{\"token\":\"", token, "\"}"]);
+            }
+            body.push_str("]}");
+            post(address, "/v1/leases/ack", &body)
+        }
+    };
+    Some((tokens.len(), request))
 }
 
 /// The texts that follow a mark, up to the next quote: all that is needed of an answer.
-pub(crate) fn values_of(body: &[u8], mark: &[u8]) -> Vec<String> {
-    let value = |at: usize| {
+pub(crate) fn values_of<'a>(body: &'a [u8], mark: &'a [u8]) -> impl Iterator<Item = &'a str> {
+    memchr::memmem::find_iter(body, mark).map(move |at| {
         let rest = &body[at + mark.len()..];
-        let end = memchr::memchr(b'"', rest).unwrap_or(rest.len());
-        String::from_utf8_lossy(&rest[..end]).into_owned()
-    };
-    memchr::memmem::find_iter(body, mark).map(value).collect()
+        let text = &rest[..memchr::memchr(b'"', rest).unwrap_or(rest.len())];
+        std::str::from_utf8(text).unwrap_or_default()
+    })
 }
 
-async fn peer(report: &Report, scale: Scale) -> Result<Option<f64>> {
+async fn beanstalk(report: &Report, scale: Scale) -> Result<Option<f64>> {
     let dir = tempfile::tempdir_in(".")?;
     let beanstalk = match Beanstalk::start(dir.path()) {
         Ok(beanstalk) => beanstalk,
