@@ -27,9 +27,11 @@ const COMMIT: &str = "crates/hence/src/commit.rs";
 const AHEAD: &str = "crates/hence/src/ahead.rs";
 const ENGINE: &str = "crates/store-embedded/src/engine.rs";
 const KV_COMMIT: &str = "crates/store-embedded/src/kv/commit.rs";
+const KV_ORDERED: &str = "crates/store-embedded/src/kv/ordered.rs";
+const DRAFT: &str = "crates/store-embedded/src/draft.rs";
 
 /// Every deliberate fault.
-pub(super) const MUTANTS: [Mutant; 46] = [
+pub(super) const MUTANTS: [Mutant; 48] = [
     sim(
         "one-attempt-too-many",
         "a job is tried once more than its policy allows",
@@ -345,6 +347,22 @@ pub(super) const MUTANTS: [Mutant; 46] = [
         BUILDER,
         "let granted = lease.map(",
         "let granted = lease.filter(|_| !MUTANT).map(",
+    ),
+    sim(
+        "sorted-into-the-wrong-piece",
+        "a key that comes between two others is put where nobody looks for it",
+        KV_ORDERED,
+        "let at = at + usize::from(!self.is_for(at, key));",
+        "let at = at + usize::from(!self.is_for(at, key) && !MUTANT);",
+    ),
+    sim(
+        "last-attempt-lost",
+        "the attempt with which a job ended is not written",
+        DRAFT,
+        "if let Some(ended) = ended {
+                codec::encode_attempt(ended, value);",
+        "if let Some(ended) = ended.filter(|_| !MUTANT) {
+                codec::encode_attempt(ended, value);",
     ),
     sim(
         "cancelled-twice-is-refused",

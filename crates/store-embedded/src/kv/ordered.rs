@@ -8,8 +8,9 @@ use std::collections::VecDeque;
 use std::ops::Bound;
 
 /// Items in one piece. More would be moved when one comes between two others; with fewer, the
-/// list of pieces would grow.
-const PIECE_MAX: usize = 128;
+/// list of pieces would grow. Few where assertions are on, so that short lives in tests and
+/// simulations meet more than one piece.
+const PIECE_MAX: usize = if cfg!(debug_assertions) { 8 } else { 128 };
 
 #[derive(Debug)]
 pub(super) struct Ordered<K, V> {
