@@ -14,8 +14,9 @@ use mysql_async::Row;
 use super::read::{commit_rows, commits_sql};
 use super::session::column;
 use super::shared::{Lock, ShardRow};
-use super::snapshot::{COUNTS, PLACES_MAX, at_places};
+use super::snapshot::{PLACES_MAX, at_places};
 use super::statements::{self, CommitValues};
+use super::text::Text;
 use super::turn::{Turn, WHAT};
 use crate::draft::LeaseRow;
 use crate::fold::Folded;
@@ -127,13 +128,8 @@ impl Turn<'_> {
             places.map(|(queue, place)| (queue.clone(), place)).collect();
         let mut leases = Vec::new();
         for places in places.chunks(PLACES_MAX) {
-            let head = format!(
-                "SELECT j.queue, j.due_at, j.number, j.stamp FROM @jobs j WHERE j.shard = {} \
-                 AND {COUNTS} AND ",
-                self.shard.0
-            );
-            let mut sql = self.shared.tables.text(&head);
-            sql.append(&at_places(layout, places));
+            let mut sql = Text::new("SELECT j.queue, j.due_at, j.number, j.stamp");
+            sql.append(&at_places(self.shared, self.shard, layout, places));
             for row in self.session.ask(WHAT, &sql).await?.into_iter().flatten() {
                 leases.extend(lease(folded, last, row)?);
             }

@@ -18,7 +18,7 @@ use mysql_async::Row;
 use super::commit_row;
 use super::session::column;
 use super::shared::{Shared, Tables};
-use super::snapshot::{COUNTS, Snapshot, Which};
+use super::snapshot::{BY_HELD_KEY, BY_NAME, COUNTS, Snapshot, Which};
 use super::text::Text;
 use crate::fold::{CommitRow, Folded};
 use crate::found::{self, Found, by_name};
@@ -104,11 +104,12 @@ pub(super) async fn get(
         });
         text.raw(")");
     };
-    let mut live = snapshot.live();
+    let mut live = snapshot.live(BY_NAME);
     live.raw(" AND j.name_hash");
     hashes(&mut live);
     live.raw(" AND ").raw(&shared.tables.named(COUNTS));
-    let head = format!("SELECT {FINISHED} FROM @history h WHERE h.shard = ");
+    let head =
+        format!("SELECT {FINISHED} FROM @history h FORCE INDEX (@history_name) WHERE h.shard = ");
     let mut finished = shared.tables.text(&head);
     finished.number(i64::from(shard.0)).raw(" AND h.name_hash");
     hashes(&mut finished);
@@ -283,7 +284,7 @@ async fn schedules(
 
 /// Running jobs, and those that hold their key, by number.
 async fn active(snapshot: &mut Snapshot<'_>) -> Result<Vec<LiveJob>, StoreError> {
-    let mut sql = snapshot.live();
+    let mut sql = snapshot.live(BY_HELD_KEY);
     sql.raw(" AND j.holds_key = 1 AND ").raw(&snapshot.shared.tables.named(COUNTS));
     let mut rows = snapshot.found("read jobs that hold a key", &sql).await?;
     rows.extend(snapshot.leased().await?);

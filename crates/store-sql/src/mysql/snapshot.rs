@@ -3,6 +3,7 @@
 //! A snapshot first takes a share of the tables and looks after that: the server refuses to read a
 //! table whose partitions were changed since the view began.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use hence_core::change::Place;
@@ -28,11 +29,17 @@ const BEGIN: &str = "START TRANSACTION READ ONLY; \
 /// The columns of a live row.
 pub(super) const LIVE: &str = "j.slot, j.number, j.due_at, j.stamp, j.payload, j.body";
 
+/// Jobs, found by queue and place, by name, or because they hold their key. The index is always
+/// named: left to its statistics, which lag behind, the server may read all of a shard.
+pub(super) const BY_PLACE: &str = "@jobs j FORCE INDEX (PRIMARY)";
+pub(super) const BY_NAME: &str = "@jobs j FORCE INDEX (@jobs_name)";
+pub(super) const BY_HELD_KEY: &str = "@jobs j FORCE INDEX (@jobs_holds_key)";
+
 /// What makes a row of near slots count.
 pub(super) const COUNTS: &str = "NOT EXISTS (SELECT 1 FROM @gone g WHERE g.slot = j.slot \
     AND g.shard = j.shard AND g.due_at = j.due_at AND g.number = j.number AND g.stamp > j.stamp)";
 
-/// Places in one statement: each is a range that the server must plan.
+/// Places in one statement: each is a part of it that the server must parse and keep.
 pub(super) const PLACES_MAX: usize = 200;
 
 pub(super) struct Snapshot<'a> {
@@ -116,7 +123,7 @@ impl<'a> Snapshot<'a> {
         step: Step,
         which: Which<'_>,
     ) -> Result<Vec<Found>, StoreError> {
-        let mut sql = self.live();
+        let mut sql = self.live(BY_PLACE);
         let (first, last) = step.slots;
         sql.raw(" AND j.slot BETWEEN ").number(first).raw(" AND ").number(last);
         sql.raw(" AND j.due_at BETWEEN ").time(step.first).raw(" AND ").time(step.last);
@@ -147,16 +154,14 @@ impl<'a> Snapshot<'a> {
         };
         let mut found = Vec::new();
         for places in places.chunks(PLACES_MAX) {
-            let mut sql = self.live();
-            let counts = self.shared.tables.named(COUNTS);
-            sql.raw(" AND ").append(&at_places(&self.layout, places)).raw(" AND ").raw(&counts);
+            let mut sql = Text::new(&format!("SELECT {LIVE}"));
+            sql.append(&at_places(self.shared, self.shard, &self.layout, places));
             found.extend(self.found("read running jobs", &sql).await?);
         }
         Ok(found)
     }
 
-    /// The live rows that fit the statement, which began as [`Snapshot::live`], and are where they
-    /// belong.
+    /// The live rows that fit the statement, which selects [`LIVE`], and are where they belong.
     pub(super) async fn found(
         &mut self,
         what: &'static str,
@@ -172,26 +177,46 @@ impl<'a> Snapshot<'a> {
         read.filter(belongs).collect()
     }
 
-    /// The beginning of a statement about live rows of this shard.
-    pub(super) fn live(&self) -> Text {
-        let head = format!("SELECT {LIVE} FROM @jobs j WHERE j.shard = ");
+    /// The beginning of a statement about live rows of this shard, found by one of the indexes.
+    pub(super) fn live(&self, jobs: &str) -> Text {
+        let head = format!("SELECT {LIVE} FROM {jobs} WHERE j.shard = ");
         let mut sql = self.shared.tables.text(&head);
         sql.number(i64::from(self.shard.0));
         sql
     }
 }
 
-/// The condition of standing at one of these places.
-pub(super) fn at_places(layout: &Layout, places: &[(QueueName, Place)]) -> Text {
-    let mut sql = Text::new("(");
+/// The live rows at these places, as the rest of a statement from its FROM on.
+///
+/// The places are a table that is read first. Said as `(...) OR (...)`, it would be up to the
+/// server whether it looks for each or reads a whole queue; a statement for each takes ten times as
+/// long.
+pub(super) fn at_places(
+    shared: &Shared,
+    shard: ShardId,
+    layout: &Layout,
+    places: &[(QueueName, Place)],
+) -> Text {
+    let mut sql = Text::new(" FROM (");
+    let mut slots = BTreeSet::new();
     for (index, (queue, place)) in places.iter().enumerate() {
-        sql.raw(if index == 0 { "(" } else { " OR (" });
-        sql.raw("j.queue = ").bytes(queue.as_str().as_bytes());
-        sql.raw(" AND j.due_at = ").time(place.due_at);
-        sql.raw(" AND j.number = ").number(number_column(place.number));
-        sql.raw(" AND j.slot = ").number(layout.slot(place.due_at)).raw(")");
+        let slot = layout.slot(place.due_at);
+        slots.insert(slot);
+        sql.raw(if index == 0 { "SELECT " } else { " UNION ALL SELECT " });
+        sql.bytes(queue.as_str().as_bytes()).raw(" AS queue, ");
+        sql.time(place.due_at).raw(" AS due_at, ");
+        sql.number(number_column(place.number)).raw(" AS number, ");
+        sql.number(slot).raw(" AS slot");
     }
-    sql.raw(")");
+    sql.raw(&shared.tables.named(&format!(
+        ") p STRAIGHT_JOIN {BY_PLACE} ON j.queue = p.queue AND j.due_at = p.due_at \
+         AND j.number = p.number AND j.slot = p.slot WHERE j.shard = "
+    )));
+    // Without constants the server would look into all slots.
+    sql.number(i64::from(shard.0)).raw(" AND j.slot IN (").list(slots, |sql, slot| {
+        sql.number(slot);
+    });
+    sql.raw(") AND ").raw(&shared.tables.named(COUNTS));
     sql
 }
 

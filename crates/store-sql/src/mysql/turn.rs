@@ -19,7 +19,7 @@ use super::letters;
 use super::schema::Schema;
 use super::session::{Session, column};
 use super::shared::{Lock, Shared};
-use super::snapshot::COUNTS;
+use super::snapshot::{BY_PLACE, COUNTS};
 use super::statements::JOB_COLUMNS;
 use super::sweep::BEGIN;
 use super::text::Text;
@@ -173,7 +173,8 @@ impl Turn<'_> {
     /// The rows of these slots from a due time on, as the middle of a statement. They lie by queue
     /// and due time: without the queues, all of them would be looked at.
     async fn rows(&mut self, slots: (i64, i64), from: Timestamp) -> Result<Text, StoreError> {
-        let mut rows = self.shared.tables.text(" FROM @jobs j WHERE j.slot BETWEEN ");
+        let head = format!(" FROM {BY_PLACE} WHERE j.slot BETWEEN ");
+        let mut rows = self.shared.tables.text(&head);
         rows.number(slots.0).raw(" AND ").number(slots.1).raw(" AND j.shard = ");
         rows.number(i64::from(self.shard.0));
         let queues = self.queues(&rows).await?;

@@ -153,6 +153,12 @@ impl Owner {
         Ok(self.runtime.block_on(due)?.iter().map(|live| live.job.number.0).collect())
     }
 
+    /// Whether a job with the name of this one is found.
+    pub(crate) fn is_there(&self, number: u64) -> Result<bool, StoreError> {
+        let found = self.store.get(SHARD, vec![job(number, 0).name], NOW);
+        Ok(self.runtime.block_on(found)?.iter().any(Option::is_some))
+    }
+
     /// Brings the tables up to so many seconds later.
     pub(crate) fn keep_up(&self, seconds: u64) -> Result<(), StoreError> {
         let now = NOW.plus(Millis::from_secs(seconds));

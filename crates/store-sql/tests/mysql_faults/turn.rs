@@ -1,5 +1,7 @@
 //! What a turn of an era looks at, and what it carries. Time is an argument: nothing waits.
 
+use std::ops::Range;
+
 use anyhow::{Context, Result, ensure};
 use hence_core::time::Millis;
 use hence_store_sql::Slots;
@@ -10,8 +12,12 @@ use hence_testkit::suite::{self, Ended};
 use crate::owner::Owner;
 use crate::rows_looked_at;
 
-pub(crate) const CASES: [(&str, suite::Case); 3] = [
+pub(crate) const CASES: [(&str, suite::Case); 4] = [
     ("a_turn_looks_at_no_job_that_is_over", a_turn_looks_at_no_job_that_is_over),
+    (
+        "jobs_are_found_by_an_index_whatever_the_statistics",
+        jobs_are_found_by_an_index_whatever_the_statistics,
+    ),
     ("leases_of_former_owners_are_carried", leases_of_former_owners_are_carried),
     ("many_late_jobs_are_carried_in_parts", many_late_jobs_are_carried_in_parts),
 ];
@@ -38,6 +44,42 @@ fn a_turn_looks_at_no_job_that_is_over() -> Result<Ended> {
     let looked_at = rows_looked_at(&server)? - before;
     ensure!(looked_at < JOBS / 2, "{looked_at} rows were looked at to find the one that runs");
     ensure!(owner.running()? == [0], "{:?}", owner.running()?);
+    Ok(Ended::Passed)
+}
+
+/// A server that believes its tables to be empty may as well read all of a shard, if it is left to
+/// choose.
+fn jobs_are_found_by_an_index_whatever_the_statistics() -> Result<Ended> {
+    type Look = fn(&Owner) -> Result<bool>;
+    const JOBS: u64 = 5_000;
+    const FINISHED: u64 = 1_000;
+    const RUNNING: Range<u64> = 2_000..2_100;
+    let server = MariaDb::start_with(&["innodb_stats_auto_recalc = OFF"])?;
+    let url = server.database()?;
+    let mut owner = Owner::with(&url, short_eras())?;
+    for batch in
+        [owner.batch(JOBS, 10), owner.granted(RUNNING), owner.succeeded(0..FINISHED, 3_600)]
+    {
+        owner.commit(&batch)?;
+    }
+    // It counts rows as they come, and after a restart it knows only what the statistics say.
+    server.restart()?;
+    let owner = Owner::with(&url, short_eras())?;
+    let runs = |owner: &Owner| -> Result<bool> { Ok(owner.running()?.into_iter().eq(RUNNING)) };
+    // A few looks for each place, at a turn twice, and those that are made anyway.
+    let rows: [(&str, Look, u64); 4] = [
+        ("a job by its name", |owner| Ok(owner.is_there(JOBS / 2)?), 500),
+        ("a finished job by its name", |owner| Ok(owner.is_there(FINISHED / 2)?), 500),
+        ("what runs, at a start", runs, 1_000),
+        ("what runs, at a turn", |owner| Ok(owner.keep_up(10).map(|()| true)?), 1_500),
+    ];
+    for (what, look, max) in rows {
+        let before = rows_looked_at(&server)?;
+        ensure!(look(&owner)?, "{what}: not found");
+        let looked_at = rows_looked_at(&server)? - before;
+        ensure!(looked_at < max, "{looked_at} rows were looked at to find {what}");
+    }
+    ensure!(runs(&owner)?, "after a turn: {:?}", owner.running()?);
     Ok(Ended::Passed)
 }
 
