@@ -101,10 +101,6 @@ const SLICE_SECONDS: u64 = 10;
 /// thousands have ended since the turn before.
 const JOBS_OF_A_TURN: u64 = 100;
 
-/// A table of up to so many rows may be read whole at a turn: how much of an index the server uses
-/// to find what runs is up to its statistics, which lag behind in one that is new.
-const SMALL_TABLE_ROWS: u64 = 20_000;
-
 /// Looks into an index at a turn, beside those at commits.
 const LOOKS_OF_A_TURN: u64 = 500;
 const TURN_EVERY_SECONDS: u64 = 300;
@@ -177,8 +173,6 @@ struct Counts {
     /// Looks into an index, those that find nothing included.
     looks: u64,
     commits: u64,
-    /// Rows of jobs that were ever put in.
-    jobs: u64,
     era: String,
 }
 
@@ -188,15 +182,13 @@ impl Counts {
         let sql = "SELECT OBJECT_NAME, COUNT_FETCH, COUNT_INSERT \
                    FROM performance_schema.table_io_waits_summary_by_table \
                    WHERE OBJECT_SCHEMA = DATABASE()";
-        let (mut fetched, mut commits, mut jobs) = (BTreeMap::new(), 0, 0);
+        let (mut fetched, mut commits) = (BTreeMap::new(), 0);
         for line in database.sql_in(url, sql)?.lines() {
             let mut parts = line.split('\t');
             let mut next = || parts.next().with_context(|| line.to_owned());
             let (table, fetches, inserts) = (next()?, number(next()?)?, number(next()?)?);
-            match table {
-                "hence_commits" => commits = inserts,
-                "hence_jobs" => jobs = inserts,
-                _ => {}
+            if table == "hence_commits" {
+                commits = inserts;
             }
             fetched.insert(table.to_owned(), fetches);
         }
@@ -204,7 +196,7 @@ impl Counts {
                      WHERE VARIABLE_NAME = 'HANDLER_READ_KEY'";
         let looks = number(&database.sql(looks)?)?;
         let era = database.sql_in(url, "SELECT era FROM hence_shards")?;
-        Ok(Counts { fetched, looks, commits, jobs, era })
+        Ok(Counts { fetched, looks, commits, era })
     }
 }
 
@@ -255,14 +247,12 @@ fn judge(
     let turn = u64::from(around == Around::Turn);
     // All commits of an era are folded when it turns.
     let seen = commits + turn * after.commits;
-    let whole = if after.jobs <= SMALL_TABLE_ROWS { turn * after.jobs } else { 0 };
     let mut findings = Vec::new();
     for (table, count) in &after.fetched {
         let rows = count - before.fetched.get(table).unwrap_or(&0);
         let allowed = ALLOWED.iter().find(|it| it.table == *table);
         let max = allowed.map_or(0, |it| {
-            let turn = turn * it.each_turn + if it.table == "hence_jobs" { whole } else { 0 };
-            it.each_commit * seen + it.each_second * SLICE_SECONDS + turn
+            it.each_commit * seen + it.each_second * SLICE_SECONDS + it.each_turn * turn
         });
         if rows > max {
             let why = allowed.map_or("nothing of it is to be read", |it| it.why);
@@ -272,7 +262,7 @@ fn judge(
     }
     let looks = after.looks - before.looks;
     let max = LOOKS_EACH_COMMIT * commits + LOOKS_EACH_SECOND * SLICE_SECONDS;
-    let max = max + LOOKS_OF_A_TURN * turn + whole;
+    let max = max + LOOKS_OF_A_TURN * turn;
     if looks > max {
         findings.push(format!("{looks} looks into an index, more than {max}, {commits} commits"));
     }
