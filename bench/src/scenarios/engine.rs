@@ -77,9 +77,11 @@ fn inserts(writer: &mut Writer, group: usize, span: Duration) -> Result<f64> {
     Ok(count as f64 / spent.as_secs_f64())
 }
 
+/// New jobs, with ids that sort as they were submitted, as those that Hence draws do.
 fn batch(writer: &mut Writer, group: usize) -> Result<Vec<Arc<Job>>> {
     let due_at = soon();
-    (0..group).map(|n| writer.job(&format!("{}-{n}", due_at.as_millis()), due_at)).collect()
+    let id = |n| format!("{:013}-{n:06}", due_at.as_millis());
+    (0..group).map(|n| writer.job(&id(n), due_at)).collect()
 }
 
 fn overwrites(names: usize, span: Duration) -> Result<f64> {
