@@ -186,7 +186,10 @@ fn stand_still_with(many: u64) -> Result<()> {
     ensure!(taken.epoch > owner.epoch);
     proxy.prepare(Mishap::CutBefore);
     let late = block_on(answer).map_err(|error| error.kind());
-    ensure!(late == Err(ErrorKind::Unavailable), "the commit that hung: {late:?}");
+    // An era that turned just before lets the server refuse it and the store try again: that try
+    // meets the fence.
+    let refused = matches!(late, Err(ErrorKind::Unavailable | ErrorKind::Fenced));
+    ensure!(refused, "the commit that hung: {late:?}");
     let fenced = until(PATIENCE, || match block_on(paused.commit(vec![hanging.clone()])) {
         Err(error) if error.is_retryable() => None,
         answer => Some(answer.map_err(|error| error.kind())),
