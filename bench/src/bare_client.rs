@@ -9,13 +9,13 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 use futures::future::join_all;
 use hence_core::effect::Delivery;
-use hence_core::id::{Epoch, JobId, JobName, JobNumber, QueueName, ShardId, Token, WorkerName};
-use hence_core::job::{HttpTarget, Job, JobSpec, Lease, Payload, Target as JobTarget};
+use hence_core::id::{Epoch, JobNumber, ShardId, Token, WorkerName};
+use hence_core::job::{HttpTarget, Job, Lease, Target as JobTarget};
 use hence_core::time::Timestamp;
 use hence_delivery::http::HttpSender;
 use hence_delivery::{Report as Outcome, Target};
 
-use crate::jobs::{PAYLOAD, refused};
+use crate::jobs::{self, refused};
 use crate::report;
 
 /// The hidden command that runs it.
@@ -44,7 +44,10 @@ pub(crate) async fn send() -> Result<()> {
     let (count, url) = work.split_once(' ').context("a number and a URL")?;
     let count: usize = count.parse()?;
     let sender = HttpSender::new();
-    let job = Arc::new(job(url)?);
+    let target = JobTarget::Http(Arc::new(HttpTarget::post(url)));
+    let due_at = Timestamp::from_millis(1_789_000_000_123);
+    let job = jobs::job(JobNumber(1), "01K5ZZZZZZZZZZZZZZZZZZZZZZ", due_at, target)?;
+    let job = Arc::new(job);
     send_all(&sender, &job, WARM_UP).await?;
     let started = Instant::now();
     send_all(&sender, &job, count).await?;
@@ -84,26 +87,4 @@ fn delivery(job: &Arc<Job>, holder: &WorkerName) -> Delivery {
         until: Timestamp::MAX,
     };
     Delivery { job: Arc::clone(job), lease, due_at: job.scheduled_for }
-}
-
-fn job(url: &str) -> Result<Job> {
-    let spec = JobSpec::new(JobTarget::Http(Arc::new(HttpTarget::post(url))));
-    let id = JobId::new("01K5ZZZZZZZZZZZZZZZZZZZZZZ").map_err(refused)?;
-    Ok(Job {
-        number: JobNumber(1),
-        name: JobName { queue: QueueName::default_queue(), key: None, id },
-        submitted_at: Timestamp::EPOCH,
-        scheduled_for: Timestamp::from_millis(1_789_000_000_123),
-        payload: Payload { bytes: bytes::Bytes::from_static(PAYLOAD), content_type: None },
-        target: spec.target,
-        retry: spec.retry,
-        timeout: spec.timeout,
-        expires_at: None,
-        retention: spec.retention,
-        keep_result: false,
-        key_on_failure: spec.key_on_failure,
-        on_unknown: spec.on_unknown,
-        occurrence: None,
-        fingerprint: None,
-    })
 }

@@ -55,27 +55,9 @@ impl Writer {
 
     /// A new job of this id for a worker, due at this instant.
     pub(crate) fn job(&mut self, id: &str, due_at: Timestamp) -> Result<Arc<Job>> {
-        let spec = JobSpec::new(Target::Worker);
         let number = JobNumber(self.number);
         self.number += 1;
-        let id = JobId::new(id).map_err(refused)?;
-        Ok(Arc::new(Job {
-            number,
-            name: JobName { queue: self.queue.clone(), key: None, id },
-            submitted_at: due_at,
-            scheduled_for: due_at,
-            payload: Payload { bytes: Bytes::from_static(PAYLOAD), content_type: None },
-            target: spec.target,
-            retry: spec.retry,
-            timeout: spec.timeout,
-            expires_at: None,
-            retention: spec.retention,
-            keep_result: false,
-            key_on_failure: spec.key_on_failure,
-            on_unknown: spec.on_unknown,
-            occurrence: None,
-            fingerprint: None,
-        }))
+        Ok(Arc::new(job(number, id, due_at, Target::Worker)?))
     }
 
     /// The fact that a job was accepted, in place of another or not.
@@ -179,6 +161,29 @@ impl Writer {
         }
         Ok(())
     }
+}
+
+/// A job of the default queue, due at this instant.
+pub(crate) fn job(number: JobNumber, id: &str, due_at: Timestamp, target: Target) -> Result<Job> {
+    let spec = JobSpec::new(target);
+    let id = JobId::new(id).map_err(refused)?;
+    Ok(Job {
+        number,
+        name: JobName { queue: QueueName::default_queue(), key: None, id },
+        submitted_at: due_at,
+        scheduled_for: due_at,
+        payload: Payload { bytes: Bytes::from_static(PAYLOAD), content_type: None },
+        target: spec.target,
+        retry: spec.retry,
+        timeout: spec.timeout,
+        expires_at: None,
+        retention: spec.retention,
+        keep_result: false,
+        key_on_failure: spec.key_on_failure,
+        on_unknown: spec.on_unknown,
+        occurrence: None,
+        fingerprint: None,
+    })
 }
 
 /// Where a job stands.
