@@ -20,7 +20,7 @@ use crate::server::quiet;
 /// Jobs put in one write, apart from what is measured.
 const PUT_BATCH: usize = 1_000;
 
-/// One letter, and in no payload.
+/// One letter, as the length of an answer is counted.
 const QUEUE: &str = "q";
 
 /// Every id begins with `D-` and has this length.

@@ -118,13 +118,13 @@ async fn work(address: SocketAddr, max: usize, count: usize) -> Result<usize> {
             while done.load(Ordering::Relaxed) < count {
                 let (status, body) = connection.call(&request).await?;
                 ensure!(status == 200, "lease was answered {status}");
-                let Some((count, request)) = acks(address, body) else {
+                let Some((taken, request)) = acks(address, body) else {
                     tokio::task::yield_now().await;
                     continue;
                 };
                 let (status, _) = connection.call(&request).await?;
                 ensure!((200..300).contains(&status), "ack was answered {status}");
-                done.fetch_add(count, Ordering::Relaxed);
+                done.fetch_add(taken, Ordering::Relaxed);
             }
             anyhow::Ok(())
         }

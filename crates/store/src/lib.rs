@@ -98,7 +98,8 @@ pub trait Store: Send + Sync + 'static {
     /// A page of jobs (S8).
     fn list(&self, shard: ShardId, request: ListRequest) -> Answer<'_, Page>;
 
-    /// The ended attempts of the job of this name and number, in order (S11).
+    /// The ended attempts of the job of this name and number, in order (S11). An engine finds them
+    /// by the one or the other; a caller that knows the job knows both.
     fn attempts(
         &self,
         shard: ShardId,
