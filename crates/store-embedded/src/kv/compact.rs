@@ -192,13 +192,14 @@ mod tests {
             assert_eq!(pick(&tables(sizes), 0), expected, "{sizes:?}");
         };
         check(&[], None);
-        check(&[32, 32, 32], None);
-        check(&[32, 32, 32, 32], Some(0..4));
-        check(&[32, 32, 32, 32, 1000], Some(0..4));
-        check(&[1, 32, 32, 32, 32, 1000], Some(1..5));
+        check(&[32; RUNS_MERGE_MIN - 1], None);
+        check(&[32; RUNS_MERGE_MIN], Some(0..8));
+        check(&[32, 32, 32, 32, 32, 32, 32, 32, 1000], Some(0..8));
+        check(&[1, 32, 32, 32, 32, 32, 32, 32, 32, 1000], Some(1..9));
         check(&[32, 128, 1000], None);
-        let steps: Vec<u64> = (0..17).map(|power| 1 << power).collect();
-        check(&steps, Some(0..4));
+        let steps: Vec<u64> = (0..=RUNS_MAX).map(|power| 1 << power).collect();
+        check(&steps[1..], None);
+        check(&steps, Some(0..8));
     }
 
     #[test]

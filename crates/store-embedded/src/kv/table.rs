@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::block::{Block, Rows};
+use super::block::{Block, Rows, Steps};
 use super::cache::Cache;
 use super::cursor::{Cursor, Direction, Found};
 use super::disk::{Access, Disk, DiskFile};
@@ -107,10 +107,18 @@ pub(super) struct TableCursor<'a> {
     table: &'a Table,
     /// Absent for long runs through the table, which would only push others out.
     cache: Option<&'a Cache>,
-    direction: Direction,
+    /// The block that it is in.
     block: usize,
-    row: usize,
-    rows: Option<Rows>,
+    here: Here,
+}
+
+/// Where in a block a cursor is. Forward, keys are made whole one by one, so that a short walk
+/// does not pay for all of them; backward they must all be known.
+#[derive(Debug)]
+enum Here {
+    Forward(Steps),
+    Backward(Rows, usize),
+    End,
 }
 
 impl<'a> TableCursor<'a> {
@@ -121,7 +129,7 @@ impl<'a> TableCursor<'a> {
         direction: Direction,
         start: Bound<&[u8]>,
     ) -> Result<Self> {
-        let mut cursor = TableCursor { table, cache, direction, block: 0, row: 0, rows: None };
+        let mut cursor = TableCursor { table, cache, block: 0, here: Here::End };
         match direction {
             Direction::Forward => cursor.seek_forward(start)?,
             Direction::Backward => cursor.seek_backward(start)?,
@@ -131,9 +139,10 @@ impl<'a> TableCursor<'a> {
 
     fn seek_forward(&mut self, start: Bound<&[u8]>) -> Result<()> {
         let (Bound::Included(key) | Bound::Excluded(key)) = start else {
-            return self.load(0, |_| 0);
+            return self.load(0, first_step);
         };
-        self.load(self.table.index.block_for(key), |rows| rows.first_at_or_after(key))?;
+        let block = self.table.index.block_for(key);
+        self.load(block, |block| block.first_at_or_after(key).map(Here::Forward))?;
         if matches!(start, Bound::Excluded(_)) && self.key() == Some(key) {
             self.step()?;
         }
@@ -145,23 +154,28 @@ impl<'a> TableCursor<'a> {
             return Ok(());
         };
         let (Bound::Included(key) | Bound::Excluded(key)) = start else {
-            return self.load(last, |rows| rows.len() - 1);
+            return self.load(last, last_row);
         };
         let block = self.table.index.block_for(key);
         if block > last {
-            return self.load(last, |rows| rows.len() - 1);
+            return self.load(last, last_row);
         }
         // The block's last key is not before the wanted one, so the row exists.
-        self.load(block, |rows| rows.first_at_or_after(key))?;
+        self.load(block, |block| {
+            let rows = block.rows()?;
+            let row = rows.first_at_or_after(key);
+            (row < rows.len()).then_some(Here::Backward(rows, row))
+        })?;
         if matches!(start, Bound::Excluded(_)) || self.key() != Some(key) {
             self.step()?;
         }
         Ok(())
     }
 
-    /// Moves to a block and a row in it; past the last block the cursor is at its end.
-    fn load(&mut self, block: usize, row: impl FnOnce(&Rows) -> usize) -> Result<()> {
-        self.rows = None;
+    /// Moves to a block and a place in it; past the last block the cursor is at its end. Without
+    /// such a place the block is not what its table says of it.
+    fn load(&mut self, block: usize, find: impl FnOnce(&Block) -> Option<Here>) -> Result<()> {
+        self.here = Here::End;
         let Some(place) = self.table.index.blocks().get(block) else {
             return Ok(());
         };
@@ -169,41 +183,70 @@ impl<'a> TableCursor<'a> {
             Some(cache) => self.table.cached_block(place, cache)?,
             None => self.table.block(place)?,
         };
-        let damaged = || Error::corrupt(&self.table.path, place.offset, "a block does not parse");
-        let rows = read.rows().filter(|rows| rows.len() > 0).ok_or_else(damaged)?;
         self.block = block;
-        self.row = row(&rows);
-        assert!(self.row < rows.len(), "the index names the block that holds the key");
-        self.rows = Some(rows);
+        self.here = find(&read).ok_or_else(|| self.damaged())?;
         Ok(())
     }
+
+    fn damaged(&self) -> Error {
+        let offset = self.table.index.blocks()[self.block].offset;
+        Error::corrupt(&self.table.path, offset, "a block does not parse")
+    }
+}
+
+fn first_step(block: &Block) -> Option<Here> {
+    block.first().map(Here::Forward)
+}
+
+fn last_row(block: &Block) -> Option<Here> {
+    let rows = block.rows()?;
+    let last = rows.len().checked_sub(1)?;
+    Some(Here::Backward(rows, last))
 }
 
 impl Cursor for TableCursor<'_> {
     fn key(&self) -> Option<&[u8]> {
-        self.rows.as_ref().map(|rows| rows.key(self.row))
+        match &self.here {
+            Here::Forward(steps) => Some(steps.key()),
+            Here::Backward(rows, row) => Some(rows.key(*row)),
+            Here::End => None,
+        }
     }
 
     fn value(&self) -> Option<&[u8]> {
-        self.rows.as_ref().and_then(|rows| rows.value(self.row))
+        match &self.here {
+            Here::Forward(steps) => steps.value(),
+            Here::Backward(rows, row) => rows.value(*row),
+            Here::End => None,
+        }
     }
 
     fn value_bytes(&self) -> Option<Bytes> {
-        self.rows.as_ref().and_then(|rows| rows.value_bytes(self.row))
+        match &self.here {
+            Here::Forward(steps) => steps.value_bytes(),
+            Here::Backward(rows, row) => rows.value_bytes(*row),
+            Here::End => None,
+        }
     }
 
     fn step(&mut self) -> Result<()> {
-        let Some(rows) = &self.rows else { return Ok(()) };
-        match self.direction {
-            Direction::Forward if self.row + 1 < rows.len() => self.row += 1,
-            Direction::Forward => self.load(self.block + 1, |_| 0)?,
-            Direction::Backward if self.row > 0 => self.row -= 1,
-            Direction::Backward if self.block > 0 => {
-                self.load(self.block - 1, |rows| rows.len() - 1)?;
+        match &mut self.here {
+            Here::Forward(steps) => match steps.step() {
+                Some(true) => Ok(()),
+                Some(false) => self.load(self.block + 1, first_step),
+                None => Err(self.damaged()),
+            },
+            Here::Backward(_, row) if *row > 0 => {
+                *row -= 1;
+                Ok(())
             }
-            Direction::Backward => self.rows = None,
+            Here::Backward(..) if self.block > 0 => self.load(self.block - 1, last_row),
+            Here::Backward(..) => {
+                self.here = Here::End;
+                Ok(())
+            }
+            Here::End => Ok(()),
         }
-        Ok(())
     }
 }
 
