@@ -2,8 +2,8 @@
 //! under way form the next one: the slower the disk, the larger the groups.
 //!
 //! There is a thread for it, so that the next group is decided upon while the last one is being
-//! written. A few facts with nothing ahead of them are written by the driver itself: two changes
-//! of thread would take longer than the write.
+//! written. A few facts with nothing ahead of them and nothing behind are written by the driver
+//! itself: two changes of thread would take longer than the write.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -79,6 +79,14 @@ impl Over {
     pub(crate) fn set(&self) -> bool {
         !self.0.swap(true, Ordering::SeqCst)
     }
+}
+
+/// What the driver has to decide upon next, as far as it knows.
+#[derive(Clone, Copy, PartialEq)]
+pub(crate) enum Behind {
+    Nothing,
+    /// It should not wait for the disk.
+    More,
 }
 
 /// Something to read from the store.
@@ -171,10 +179,11 @@ impl Line {
     }
 
     /// Carries the work out, here or on the thread for it. False: it is over.
-    pub(crate) fn pass(&self, work: Work) -> bool {
+    pub(crate) fn pass(&self, work: Work, behind: Behind) -> bool {
         let small = work.changes.len() <= INLINE_CHANGES_MAX;
         if self.inline
             && small
+            && behind == Behind::Nothing
             && self.ahead.load(Ordering::Acquire) == 0
             && let Some(mut committer) = self.free_committer()
         {

@@ -18,7 +18,7 @@ use tokio::sync::oneshot;
 
 use crate::chance::Chance;
 use crate::clock::Clock;
-use crate::commit::{After, Line, Read, Work};
+use crate::commit::{After, Behind, Line, Read, Work};
 use crate::error::Error;
 use crate::mailbox::{LeaseCall, LeaseReply, Message, PARTS_MAX, Replies, Reply};
 use crate::observe::{Event, Observers};
@@ -27,6 +27,9 @@ use crate::postman::Round;
 /// Messages taken in before what they caused is passed on. More would wait for each other: while
 /// these are being written, the next ones are decided upon.
 const TURN_MAX: usize = 256;
+
+/// The same for what they caused, since one message may ask for a thousand things.
+const TURN_EFFECTS_MAX: usize = 512;
 
 /// How often finished jobs whose time is up are swept.
 const SWEEP_EVERY: Millis = Millis::from_secs(10);
@@ -107,7 +110,7 @@ impl Driver {
     pub(crate) fn begin(&mut self) -> Next {
         let now = self.clock.now();
         self.shard.handle(now, Input::Tick);
-        self.pass_on(now)
+        self.pass_on(now, Behind::Nothing)
     }
 
     /// One turn if there is something to do at once; none if there is not.
@@ -131,7 +134,7 @@ impl Driver {
             return Next::Stop;
         }
         self.look_at_pressure(now);
-        let mut taken = 0;
+        let (mut taken, mut behind) = (0, Behind::Nothing);
         let mut message = first;
         while let Some(one) = message {
             // Asked for each: a turn may be long, and a delay that is counted from its beginning
@@ -140,15 +143,19 @@ impl Driver {
             if let Next::Stop = self.take(now, one) {
                 // What was taken in before is carried out.
                 self.shard.advance(now);
-                self.pass_on(now);
+                self.pass_on(now, Behind::Nothing);
                 return Next::Stop;
             }
             taken += 1;
-            message = if taken < TURN_MAX { self.inbox.try_recv().ok() } else { None };
+            if taken == TURN_MAX || self.shard.effects_waiting() >= TURN_EFFECTS_MAX {
+                behind = Behind::More;
+                break;
+            }
+            message = self.inbox.try_recv().ok();
         }
         // Once for all of them: what becomes ready together is handed out together.
         self.shard.advance(now);
-        self.pass_on(now)
+        self.pass_on(now, behind)
     }
 
     /// The next message, or none when it is time for something.
@@ -255,7 +262,7 @@ impl Driver {
     }
 
     /// Passes the shard's wishes on: facts, and behind them what waits for them.
-    fn pass_on(&mut self, now: Timestamp) -> Next {
+    fn pass_on(&mut self, now: Timestamp, behind: Behind) -> Next {
         let mut work = Work::with_room(self.shard.effects_waiting());
         while let Some(effect) = self.shard.poll_effect() {
             match effect {
@@ -291,7 +298,7 @@ impl Driver {
         work.next_number = self.shard.next_number();
         reach(Point::DriverPassOn);
         // Without a committer nothing can become durable any more: the end.
-        if work.is_empty() || self.line.pass(work) { Next::GoOn } else { Next::Stop }
+        if work.is_empty() || self.line.pass(work, behind) { Next::GoOn } else { Next::Stop }
     }
 
     fn settled(&mut self, now: Timestamp, settled: Settled, after: &mut Vec<After>) {

@@ -49,8 +49,9 @@ pub(super) enum Subject {
     Absent,
 }
 
-/// Pages are at most this large: a page is decoded in one go, between two commits.
-const LOAD_MAX: usize = 10_000;
+/// Pages are at most this large: a page is taken in in one go, about a third of a millisecond, and
+/// everybody waits meanwhile.
+const LOAD_MAX: usize = 1_000;
 
 /// The least a queue may keep in memory, however many queues there are.
 const SHARE_JOBS_MIN: usize = 1_000;
