@@ -144,6 +144,17 @@ pub struct Lease {
     pub until: Timestamp,
 }
 
+impl Lease {
+    /// Whether one may last so long.
+    pub fn check_span(span: Millis) -> Result<(), Rejection> {
+        let (low, high) = (limits::LEASE_MIN, limits::LEASE_MAX);
+        if span < low || span > high {
+            return Err(Rejection::out_of_range("lease", low, high));
+        }
+        Ok(())
+    }
+}
+
 /// One delivery, after it ended.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct AttemptRecord {

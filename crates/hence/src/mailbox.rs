@@ -118,13 +118,28 @@ impl Mailbox {
         if requests.is_empty() {
             return Ok(Vec::new());
         }
-        if requests.len() > PARTS_MAX {
-            return Err(Rejection::too_long("batch", requests.len(), PARTS_MAX).into());
-        }
-        let _places = self.take_places(requests.len())?;
+        let _places = self.take_places_for(&requests)?;
         let (reply, answers) = oneshot::channel();
         self.send(Message::AskMany(requests, reply))?;
         answers.await.map_err(|_| Error::Stopped)
+    }
+
+    /// Asks many things and then for jobs, without waiting for the first answers in between: what
+    /// is decided upon together is committed together.
+    pub(crate) async fn ask_and_lease(
+        &self,
+        requests: Vec<Request>,
+        call: LeaseCall,
+    ) -> Result<(Vec<Result<Answer, Error>>, Vec<Delivery>), Error> {
+        if requests.is_empty() {
+            return Ok((Vec::new(), self.lease(call, Duration::ZERO).await?));
+        }
+        let _places = self.take_places_for(&requests)?;
+        let (reply, answers) = oneshot::channel();
+        self.send(Message::AskMany(requests, reply))?;
+        let claim = self.claim(call)?;
+        let answers = answers.await.map_err(|_| Error::Stopped)?;
+        Ok((answers, claim.jobs().await?))
     }
 
     /// Asks for jobs, and waits for some if the call says so. When the wait ends first, whatever
@@ -134,17 +149,18 @@ impl Mailbox {
         call: LeaseCall,
         wait: Duration,
     ) -> Result<Vec<Delivery>, Error> {
-        let (reply, answer) = oneshot::channel();
         let waits = call.waits;
-        let mut claim = Claim { mailbox: self, answer };
-        self.send(Message::Lease(call, reply))?;
+        let claim = self.claim(call)?;
         if !waits {
-            return (&mut claim.answer).await.map_err(|_| Error::Stopped)?;
+            return claim.jobs().await;
         }
-        match tokio::time::timeout(wait, &mut claim.answer).await {
-            Ok(answer) => answer.map_err(|_| Error::Stopped)?,
-            Err(_) => Ok(Vec::new()),
-        }
+        tokio::time::timeout(wait, claim.jobs()).await.unwrap_or(Ok(Vec::new()))
+    }
+
+    fn claim(&self, call: LeaseCall) -> Result<Claim<'_>, Error> {
+        let (reply, answer) = oneshot::channel();
+        self.send(Message::Lease(call, reply))?;
+        Ok(Claim { mailbox: self, answer })
     }
 
     /// Tells the driver something. Fails only when it has stopped.
@@ -154,6 +170,13 @@ impl Mailbox {
             ring();
         }
         Ok(())
+    }
+
+    fn take_places_for(&self, requests: &[Request]) -> Result<Places<'_>, Error> {
+        if requests.len() > PARTS_MAX {
+            return Err(Rejection::too_long("batch", requests.len(), PARTS_MAX).into());
+        }
+        self.take_places(requests.len())
     }
 
     fn take_places(&self, count: usize) -> Result<Places<'_>, Error> {
@@ -171,6 +194,12 @@ impl Mailbox {
 struct Claim<'a> {
     mailbox: &'a Mailbox,
     answer: oneshot::Receiver<Result<Vec<Delivery>, Error>>,
+}
+
+impl Claim<'_> {
+    async fn jobs(mut self) -> Result<Vec<Delivery>, Error> {
+        (&mut self.answer).await.map_err(|_| Error::Stopped)?
+    }
 }
 
 impl Drop for Claim<'_> {

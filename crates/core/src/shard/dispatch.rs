@@ -9,7 +9,7 @@ use crate::change::{Change, LeaseGrant, Place};
 use crate::effect::{Answer, Delivery, Effect};
 use crate::error::Rejection;
 use crate::id::{HandlerName, JobNumber, QueueName, Token, WorkerName};
-use crate::job::{JobState, Target};
+use crate::job::{JobState, Lease, Target};
 use crate::limits;
 use crate::time::{Millis, Timestamp};
 
@@ -107,12 +107,7 @@ impl Shard {
         max: u32,
         lease: Option<Millis>,
     ) -> Result<Answer, Rejection> {
-        if let Some(lease) = lease
-            && (lease < limits::LEASE_MIN || lease > limits::LEASE_MAX)
-        {
-            let (low, high) = (limits::LEASE_MIN, limits::LEASE_MAX);
-            return Err(Rejection::out_of_range("lease", low, high));
-        }
+        lease.map_or(Ok(()), Lease::check_span)?;
         let max = max.min(limits::LEASE_BATCH_MAX) as usize;
         let mut grants = self.new_grants(worker.clone());
         if self.draining {

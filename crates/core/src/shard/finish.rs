@@ -105,9 +105,7 @@ impl Shard {
         token: Token,
         lease: Millis,
     ) -> Result<Answer, Rejection> {
-        if lease < limits::LEASE_MIN || lease > limits::LEASE_MAX {
-            return Err(Rejection::out_of_range("lease", limits::LEASE_MIN, limits::LEASE_MAX));
-        }
+        Lease::check_span(lease)?;
         let (number, held) = self.lease_of(token).ok_or(Rejection::StaleToken)?;
         let (before, until) = (held.until, now.plus(lease));
         if until <= before {

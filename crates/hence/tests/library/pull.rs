@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use futures::poll;
 use hence::client::LeaseRequest;
+use hence::core::effect::Delivery;
 use hence::core::error::Rejection;
 use hence::core::input::Nack;
 use hence::core::job::{AttemptEnd, JobState};
@@ -130,6 +131,18 @@ async fn p3_a_worker_that_goes_away_while_waiting_loses_nothing() {
     client.ack(leased.lease.token, None).await.unwrap();
     let expected = [(1, AttemptEnd::Released), (1, AttemptEnd::Succeeded)];
     assert_eq!(ends(&client, &name("two")).await, expected, "the lost one does not count");
+
+    // Gone after it said what is done and before it looked at what is next.
+    client.add_many(vec![work("three"), work("four")]).await.unwrap();
+    let done = lease_one(&client, "default").await.lease.token;
+    let mut gone = Box::pin(client.ack_and_lease(vec![(done, None)], call(&["default"], 1)));
+    assert!(poll!(&mut gone).is_pending());
+    hence.settle().await.unwrap();
+    assert_eq!(client.leases(10).await.unwrap().len(), 1, "it is leased to whom is going");
+    drop(gone);
+    let leased = lease_one(&client, "default").await;
+    assert_eq!((text_of(&leased).as_str(), leased.lease.attempt), ("four", 1));
+    assert_eq!(state(&client, &name("three")).await, JobState::Succeeded);
 }
 
 #[tokio::test]
@@ -247,4 +260,43 @@ async fn acknowledgements_in_bulk_are_answered_one_by_one() {
     assert_eq!(fine, [true, false, true]);
     let counts = client.queue(queue("default")).await.unwrap().counts;
     assert_eq!((counts.succeeded, counts.died, counts.running), (2, 1, 0));
+}
+
+#[tokio::test]
+async fn done_jobs_are_exchanged_for_the_next_ones() {
+    let hence = start(&Seen::default()).await;
+    let client = hence.client();
+    for text in ["a", "b", "c"] {
+        client.add(work(text).key("same").unwrap()).await.unwrap();
+    }
+    let past = lease_one(&client, "default").await.lease.token;
+    client.nack(past, Nack::Release { delay: Millis::ZERO }, None).await.unwrap();
+    let held = lease_one(&client, "default").await.lease.token;
+
+    // Whatever is wrong with the call, nothing happens to the acks.
+    let wrong = [
+        call(&[], 1),
+        call(&["default"], 0),
+        LeaseRequest { lease: Some(Millis::new(1)), ..call(&["default"], 1) },
+    ];
+    for request in wrong {
+        let refused = client.ack_and_lease(vec![(held, None)], request.clone()).await;
+        assert!(refused.is_err_and(|error| error.rejection().is_some()), "{request:?}");
+        assert_eq!(client.leases(10).await.unwrap().len(), 1, "{request:?}");
+    }
+
+    // Only one of a key runs at a time: the next is free because the ack goes first.
+    let acks = vec![(past, None), (held, None)];
+    let next = client.ack_and_lease(acks, call(&["default"], 10)).await.unwrap();
+    let answers: Vec<_> = next.acks.into_iter().map(stale).collect();
+    assert_eq!(answers, [true, false], "each ack is answered for itself");
+    assert_eq!(next.jobs.iter().map(text_of).collect::<Vec<_>>(), ["b"]);
+    let jobs = client.ack_and_lease(Vec::new(), call(&["default"], 10)).await.unwrap().jobs;
+    assert!(jobs.is_empty(), "without acks it is a lease like others");
+
+    let token = |jobs: &[Delivery]| vec![(jobs[0].lease.token, None)];
+    let last = client.ack_and_lease(token(&next.jobs), call(&["default"], 1)).await.unwrap();
+    let patient = LeaseRequest { wait: Duration::from_hours(1), ..call(&["default"], 1) };
+    let none = within(client.ack_and_lease(token(&last.jobs), patient)).await.unwrap();
+    assert!(none.jobs.is_empty() && none.acks[0].is_ok(), "nothing is waited for");
 }

@@ -41,7 +41,7 @@ pub fn letter(bytes: &[u8]) {
 /// The bodies about leases.
 pub fn lease(bytes: &[u8]) {
     refused(body::text(bytes).and_then(|text| {
-        refused(body::parse::<LeaseIn>(text).and_then(|lease| Ok(lease.into_request()?)));
+        refused(body::parse::<LeaseIn<'_>>(text).and_then(|lease| Ok(lease.split()?)));
         refused(body::parse::<ExtendIn>(text).and_then(|extend| Ok(extend.into_span()?)));
         refused(body::parse::<NackIn>(text).and_then(|nack| Ok(nack.how()?)));
         refused(body::parse::<AckIn<'_>>(text).and_then(|ack| Ok(ack.into_result()?)));

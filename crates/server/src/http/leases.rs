@@ -2,8 +2,11 @@
 
 use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
+use hence::client::{Exchange, LeaseRequest};
+use hence_core::effect::Delivery;
 use hence_core::error::Rejection;
 use hence_core::id::Token;
+use hence_core::job::Payload;
 use hence_core::limits::LEASE_BATCH_MAX;
 use hence_fail::{Point, reach};
 use http::{StatusCode, Uri};
@@ -11,12 +14,12 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::app::{self, App};
-use super::errors::{Problem, ProblemOut};
+use super::errors::Problem;
 use super::params::{self, Params};
 use super::types::Stamp;
 use super::types::lease::{
-    AckIn, AcksIn, ExtendIn, ExtendedOut, HeldLeasesOut, HeldOut, LeaseIn, LeasedJobsOut,
-    LeasedOut, NackIn,
+    AckIn, AckItem, AckedOut, AcksIn, ExtendIn, ExtendedOut, HeldLeasesOut, HeldOut, LeaseIn,
+    LeasedJobsOut, LeasedOut, NackIn, TokenAckIn,
 };
 use super::{body, kinds};
 use crate::limits;
@@ -24,10 +27,11 @@ use crate::limits;
 /// Takes ready jobs, waiting for some when there are none.
 ///
 /// Queues are looked at from left to right. An empty answer means that there were none in time.
-/// Each job is the worker's until `until`: ack, nack or extend it before that.
+/// Each job is the worker's until `until`: ack, nack or extend it before that. A worker that has
+/// finished jobs says so in `acks` when it asks for the next ones: one request instead of two.
 #[utoipa::path(
     post, path = "/v1/leases", tag = "leases", operation_id = "lease",
-    request_body(content = LeaseIn, example = json!({
+    request_body(content = LeaseIn<'_>, example = json!({
         "worker": "mailer-1", "queues": ["urgent", "mail"],
         "max": 10, "lease": "1m", "wait": "30s",
     })),
@@ -35,7 +39,11 @@ use crate::limits;
 )]
 pub(crate) async fn lease(State(app): State<App>, request: Request) -> Result<Response, Problem> {
     params::none(request.uri())?;
-    let lease = body::json::<LeaseIn>(request).await?.into_request()?;
+    let bytes = body::read(request, app.bounds.body_bytes_max).await?;
+    let (acks, lease) = body::parse::<LeaseIn<'_>>(body::text(&bytes)?)?.split()?;
+    if !acks.is_empty() {
+        return ack_and_lease(&app, Acks::read(acks)?, lease).await;
+    }
     if app.drain.has_begun() {
         return Err(Rejection::Draining.into());
     }
@@ -47,8 +55,29 @@ pub(crate) async fn lease(State(app): State<App>, request: Request) -> Result<Re
         () = app.drain.begun() => Vec::new(),
     };
     reach(Point::HttpLeased);
-    let answer = LeasedJobsOut { jobs: deliveries.iter().map(LeasedOut::from).collect() };
-    Ok(app::json(StatusCode::OK, &answer))
+    Ok(leased(&deliveries, None))
+}
+
+/// While the server drains, what is done is still recorded, and nothing is handed out any more.
+async fn ack_and_lease(app: &App, acks: Acks, lease: LeaseRequest) -> Result<Response, Problem> {
+    let Acks { tokens, good } = acks;
+    reach(Point::HttpAck);
+    let Exchange { acks, jobs } = if app.drain.has_begun() {
+        Exchange { acks: app.client.ack_many(good).await?, jobs: Vec::new() }
+    } else {
+        app.client.ack_and_lease(good, lease).await?
+    };
+    reach(Point::HttpAcked);
+    let items = ack_items(tokens, acks);
+    let given = items.len();
+    let refused: Vec<AckItem> = items.into_iter().filter(|item| !item.is_done()).collect();
+    let done = given - refused.len();
+    Ok(leased(&jobs, Some(AckedOut { done, refused })))
+}
+
+fn leased(jobs: &[Delivery], acks: Option<AckedOut>) -> Response {
+    let answer = LeasedJobsOut { jobs: jobs.iter().map(LeasedOut::from).collect(), acks };
+    app::json(StatusCode::OK, &answer)
 }
 
 /// Shows who holds what, since when, until when.
@@ -131,19 +160,6 @@ pub(crate) struct AcksOut {
     acks: Vec<AckItem>,
 }
 
-/// The answer to one ack of many.
-#[derive(Serialize, ToSchema)]
-#[schema(as = AckAnswer)]
-struct AckItem {
-    /// The token it was for.
-    token: String,
-    /// The status it would have had alone.
-    status: u16,
-    /// Why it was refused.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    error: Option<ProblemOut>,
-}
-
 /// Many jobs are done, each answered for itself.
 #[utoipa::path(
     post, path = "/v1/leases/ack", tag = "leases", operation_id = "ack_many",
@@ -159,39 +175,49 @@ pub(crate) async fn ack_many(
     params::none(request.uri())?;
     let bytes = body::read(request, app.bounds.body_bytes_max).await?;
     let AcksIn { acks } = body::parse(body::text(&bytes)?)?;
-    let max = LEASE_BATCH_MAX as usize;
-    if acks.is_empty() || acks.len() > max {
-        return Err(Rejection::invalid("acks", format!("must hold between 1 and {max}")).into());
-    }
-    let mut tokens = Vec::with_capacity(acks.len());
-    let mut good = Vec::with_capacity(acks.len());
-    for ack in acks {
-        let (text, ack) = ack.split();
-        let parsed = text.parse::<Token>().and_then(|token| Ok((token, ack.into_result()?)));
-        let refusal = parsed.map(|ack| good.push(ack)).err();
-        tokens.push((text, refusal));
-    }
-    let mut answers = app.client.ack_many(good).await?.into_iter();
-    let acks: Vec<AckItem> = tokens
-        .into_iter()
-        .map(|(token, refusal)| match refusal {
-            Some(rejection) => ack_item(token, Err(rejection.into())),
-            None => ack_item(token, answers.next().unwrap_or(Err(hence::Error::Stopped))),
-        })
-        .collect();
-    let done = acks.iter().filter(|item| item.error.is_none()).count();
+    let Acks { tokens, good } = Acks::read(acks)?;
+    let acks = ack_items(tokens, app.client.ack_many(good).await?);
+    let done = acks.iter().filter(|item| item.is_done()).count();
     let answer = AcksOut { done, refused: acks.len() - done, acks };
     Ok(app::json(StatusCode::MULTI_STATUS, &answer))
 }
 
-fn ack_item(token: String, answer: Result<(), hence::Error>) -> AckItem {
-    match answer {
-        Ok(()) => AckItem { token, status: StatusCode::NO_CONTENT.as_u16(), error: None },
-        Err(error) => {
-            let document = Problem::from(error).into_document();
-            AckItem { token, status: document.status, error: Some(document) }
+/// Acks as they came.
+struct Acks {
+    /// All tokens in their order, and what is wrong with those that are no good.
+    tokens: Vec<(String, Option<Rejection>)>,
+    good: Vec<(Token, Option<Payload>)>,
+}
+
+impl Acks {
+    fn read(acks: Vec<TokenAckIn<'_>>) -> Result<Self, Rejection> {
+        let max = LEASE_BATCH_MAX as usize;
+        if acks.is_empty() || acks.len() > max {
+            return Err(Rejection::invalid("acks", format!("must hold between 1 and {max}")));
         }
+        let (tokens, good) = (Vec::with_capacity(acks.len()), Vec::with_capacity(acks.len()));
+        let mut read = Acks { tokens, good };
+        for ack in acks {
+            let (text, ack) = ack.split();
+            let parsed = text.parse::<Token>().and_then(|token| Ok((token, ack.into_result()?)));
+            let refusal = parsed.map(|ack| read.good.push(ack)).err();
+            read.tokens.push((text, refusal));
+        }
+        Ok(read)
     }
+}
+
+/// One answer for each: its own refusal, or the next of those given to the good ones.
+fn ack_items(
+    tokens: Vec<(String, Option<Rejection>)>,
+    answers: Vec<Result<(), hence::Error>>,
+) -> Vec<AckItem> {
+    let mut answers = answers.into_iter();
+    let item = |(token, refusal): (String, Option<Rejection>)| match refusal {
+        Some(rejection) => AckItem::new(token, Err(rejection.into())),
+        None => AckItem::new(token, answers.next().unwrap_or(Err(hence::Error::Stopped))),
+    };
+    tokens.into_iter().map(item).collect()
 }
 
 fn token_of(uri: &Uri) -> Result<Token, Problem> {

@@ -107,3 +107,33 @@ async fn nonsense_is_refused_by_name() {
     }
     api.end().await;
 }
+
+#[tokio::test]
+async fn acks_go_ahead_of_a_lease() {
+    let api = Api::new().await;
+    api.submit(r#"{"jobs":[{"queue":"q","id":"a"},{"queue":"q","id":"b"}]}"#).await;
+    let first = token(&api.lease("q").await);
+    let body = json!({"queue": "q", "acks": [{"token": first, "result": 7}, {"token": "0.1.999"}]});
+    let answer = api.post("/v1/leases", body.to_string()).await.json();
+    assert_eq!(answer["jobs"][0]["id"], "b");
+    let refused = &answer["acks"]["refused"];
+    assert_eq!((&answer["acks"]["done"], refused.as_array().unwrap().len()), (&json!(1), 1));
+    assert_eq!((&refused[0]["token"], &refused[0]["status"]), (&json!("0.1.999"), &json!(409)));
+    assert_eq!(api.get("/v1/jobs/a?queue=q").await.json()["state"], "succeeded");
+
+    // A request that is no good as a whole changes nothing.
+    let second = token(&answer["jobs"][0]);
+    let acks = json!([{"token": second}]);
+    for wrong in [json!({"max": 0, "acks": acks}), json!({"lease": "1ms", "acks": acks})] {
+        assert_eq!(api.post("/v1/leases", wrong.to_string()).await.status, 422, "{wrong}");
+    }
+    assert_eq!(api.get("/v1/jobs/b?queue=q").await.json()["state"], "running");
+
+    // While the server ends, what is done is recorded and nothing is handed out.
+    api.submit(r#"{"queue":"q","id":"c"}"#).await;
+    api.switch.begin();
+    let body = json!({"queue": "q", "wait": "5m", "acks": acks});
+    let answer = api.post("/v1/leases", body.to_string()).await.json();
+    assert_eq!(answer, json!({"jobs": [], "acks": {"done": 1, "refused": []}}));
+    api.end().await;
+}

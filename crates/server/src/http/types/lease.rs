@@ -5,15 +5,16 @@ use hence_core::effect::Delivery;
 use hence_core::error::Rejection;
 use hence_core::id::{Key, QueueName, WorkerName};
 use hence_core::input::Nack;
-use hence_core::job::Payload;
-use hence_core::limits::{LEASE_MAX, LEASE_MIN};
+use hence_core::job::{Lease, Payload};
 use hence_core::time::Millis;
+use http::StatusCode;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
 use super::Stamp;
 use super::payload::{Inline, PayloadIn};
+use crate::http::errors::{Problem, ProblemOut};
 use crate::http::when::{self, Moment};
 use crate::limits;
 
@@ -21,7 +22,7 @@ use crate::limits;
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = LeaseRequest)]
-pub(crate) struct LeaseIn {
+pub(crate) struct LeaseIn<'a> {
     /// Who asks; shown in the list of leases.
     #[schema(example = "mailer-1")]
     worker: Option<String>,
@@ -38,11 +39,20 @@ pub(crate) struct LeaseIn {
     /// How long to wait when there is nothing to do; not at all when not given, at most 5 minutes.
     #[schema(value_type = Option<when::SpanIn>)]
     wait: Option<Moment>,
+    /// Jobs that are done, at most 1000: finished first, and in the same step. With any of them
+    /// the answer comes at once, whatever `wait` says.
+    #[serde(borrow, default)]
+    acks: Vec<TokenAckIn<'a>>,
 }
 
-impl LeaseIn {
-    /// The request for the library.
-    pub(crate) fn into_request(self) -> Result<LeaseRequest, Rejection> {
+impl<'a> LeaseIn<'a> {
+    /// The jobs to be finished first, and the request for the library.
+    pub(crate) fn split(mut self) -> Result<(Vec<TokenAckIn<'a>>, LeaseRequest), Rejection> {
+        let acks = std::mem::take(&mut self.acks);
+        Ok((acks, self.into_request()?))
+    }
+
+    fn into_request(self) -> Result<LeaseRequest, Rejection> {
         let queues = match (self.queues, self.queue) {
             (Some(_), Some(_)) => {
                 return Err(Rejection::invalid("queue", "and queues cannot both be given"));
@@ -82,9 +92,7 @@ pub(crate) fn long_poll(
 
 fn lease_span(moment: Moment) -> Result<Millis, Rejection> {
     let span = moment.span("lease")?;
-    if span < LEASE_MIN || span > LEASE_MAX {
-        return Err(Rejection::out_of_range("lease", LEASE_MIN, LEASE_MAX));
-    }
+    Lease::check_span(span)?;
     Ok(span)
 }
 
@@ -293,6 +301,48 @@ impl<'a> From<&'a Delivery> for LeasedOut<'a> {
 pub(crate) struct LeasedJobsOut<'a> {
     /// The jobs, in the order in which they are to be done.
     pub(crate) jobs: Vec<LeasedOut<'a>>,
+    /// What came of the acks, when there were some.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) acks: Option<AckedOut>,
+}
+
+/// What came of the acks that went ahead of a lease.
+#[derive(Serialize, ToSchema)]
+#[schema(as = Acked)]
+pub(crate) struct AckedOut {
+    /// How many were recorded.
+    pub(crate) done: usize,
+    /// Those that were refused.
+    pub(crate) refused: Vec<AckItem>,
+}
+
+/// The answer to one ack of many.
+#[derive(Serialize, ToSchema)]
+#[schema(as = AckAnswer)]
+pub(crate) struct AckItem {
+    /// The token it was for.
+    token: String,
+    /// The status it would have had alone.
+    status: u16,
+    /// Why it was refused.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<ProblemOut>,
+}
+
+impl AckItem {
+    pub(crate) fn new(token: String, answer: Result<(), hence::Error>) -> Self {
+        match answer {
+            Ok(()) => AckItem { token, status: StatusCode::NO_CONTENT.as_u16(), error: None },
+            Err(error) => {
+                let document = Problem::from(error).into_document();
+                AckItem { token, status: document.status, error: Some(document) }
+            }
+        }
+    }
+
+    pub(crate) fn is_done(&self) -> bool {
+        self.error.is_none()
+    }
 }
 
 /// A lease, to look at: who holds what, since when, until when.

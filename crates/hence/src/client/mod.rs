@@ -3,13 +3,15 @@
 //! A client is cheap to clone and may be used from any task. Every answer that says something was
 //! done says so after it is durable.
 
+mod pull;
+
 use std::sync::Arc;
 use std::time::Duration;
 
-use hence_core::effect::{Answer, Delivery, Submitted};
-use hence_core::id::{JobName, QueueName, ScheduleId, ShardId, Token, WorkerName};
-use hence_core::input::{Edit, Nack, Request};
-use hence_core::job::{AttemptRecord, JobSpec, JobView, Payload};
+use hence_core::effect::{Answer, Submitted};
+use hence_core::id::{JobName, QueueName, ScheduleId, ShardId};
+use hence_core::input::{Edit, Request};
+use hence_core::job::{AttemptRecord, JobSpec, JobView};
 use hence_core::limits;
 use hence_core::queue::{QueueSettings, QueueView};
 use hence_core::schedule::{
@@ -22,9 +24,11 @@ use hence_store::{Capabilities, Cursor, Filter, LedgerRequest, ListRequest, Pres
 use crate::chance::Chance;
 use crate::clock::Clock;
 use crate::error::Error;
-use crate::mailbox::{LeaseCall, Mailbox};
+use crate::mailbox::Mailbox;
 use crate::new_job::NewJob;
 use crate::watch::Watchers;
+
+pub use self::pull::{Exchange, LeaseRequest};
 
 /// The library runs one shard; see `docs/decisions/0003-one-shard-on-one-machine.md`.
 pub(crate) const SHARD: ShardId = ShardId(0);
@@ -50,21 +54,6 @@ pub struct Added {
     pub view: JobView,
     /// What became of the submission.
     pub how: Submitted,
-}
-
-/// A worker asking for jobs.
-#[derive(Clone, Debug)]
-pub struct LeaseRequest {
-    /// Who asks; shown in the list of leases.
-    pub worker: WorkerName,
-    /// From which queues, most important first.
-    pub queues: Vec<QueueName>,
-    /// How many jobs at most.
-    pub max: u32,
-    /// For how long; each job's own timeout when not given.
-    pub lease: Option<Millis>,
-    /// How long to wait when there is nothing to do.
-    pub wait: Duration,
 }
 
 /// A page of jobs.
@@ -278,73 +267,6 @@ impl Client {
         }
     }
 
-    /// Takes ready jobs, waiting for some when there are none. An empty answer means that there
-    /// were none in time. Each job is answered by [`ack`](Client::ack) or [`nack`](Client::nack)
-    /// with its token before its lease ends, or is handed out again.
-    ///
-    /// ```
-    /// # use hence::testing::{TestHence, in_memory};
-    /// use hence::NewJob;
-    /// use hence::client::LeaseRequest;
-    /// use hence::core::id::{QueueName, WorkerName};
-    /// use std::time::Duration;
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let hence = TestHence::start(in_memory()).await?;
-    /// # let client = hence.client();
-    /// client.add(NewJob::worker().queue("mail")?.payload("hello")).await?;
-    /// let request = LeaseRequest {
-    ///     worker: WorkerName::new("postman-1")?,
-    ///     queues: vec![QueueName::new("urgent")?, QueueName::new("mail")?],
-    ///     max: 10,
-    ///     lease: None,
-    ///     wait: Duration::from_secs(20),
-    /// };
-    /// for delivery in client.lease(request).await? {
-    ///     assert_eq!(&delivery.job.payload.bytes[..], b"hello");
-    ///     client.ack(delivery.lease.token, None).await?;
-    /// }
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub async fn lease(&self, request: LeaseRequest) -> Result<Vec<Delivery>, Error> {
-        let LeaseRequest { worker, queues, max, lease, wait } = request;
-        check_lease(&queues, max)?;
-        let call = LeaseCall { worker, queues, max, lease, waits: wait > Duration::ZERO };
-        self.inner.mailbox.lease(call, wait).await
-    }
-
-    /// Holds a lease longer: until so long from now, never shorter than it was. Says when it ends.
-    pub async fn extend(&self, token: Token, lease: Millis) -> Result<Timestamp, Error> {
-        match self.inner.mailbox.ask(Request::Extend { token, lease }).await? {
-            Answer::Extended(until) => Ok(until),
-            other => unexpected(&other),
-        }
-    }
-
-    /// The job is done.
-    pub async fn ack(&self, token: Token, result: Option<Payload>) -> Result<(), Error> {
-        done(self.inner.mailbox.ask(Request::Ack { token, result }).await?)
-    }
-
-    /// Many jobs are done; each is answered for itself, in order.
-    pub async fn ack_many(
-        &self,
-        acks: Vec<(Token, Option<Payload>)>,
-    ) -> Result<Vec<Result<(), Error>>, Error> {
-        let requests =
-            acks.into_iter().map(|(token, result)| Request::Ack { token, result }).collect();
-        let answers = self.inner.mailbox.ask_many(requests).await?;
-        Ok(answers.into_iter().map(|answer| answer.and_then(done)).collect())
-    }
-
-    /// The job is not done.
-    pub async fn nack(&self, token: Token, how: Nack, reason: Option<&str>) -> Result<(), Error> {
-        let reason = reason.map(Arc::from);
-        let random = self.inner.chance.word();
-        done(self.inner.mailbox.ask(Request::Nack { token, reason, how, random }).await?)
-    }
-
     /// Puts a schedule, new or changed, whole: policies that are not given are the defaults again.
     /// Only a pause stays as it is, unless the schedule has one.
     pub async fn put_schedule(&self, new: Schedule) -> Result<ScheduleState, Error> {
@@ -498,30 +420,6 @@ impl Client {
             other => unexpected(&other),
         }
     }
-
-    /// Shows the jobs under way: who holds what, since when, until when.
-    pub async fn leases(&self, limit: usize) -> Result<Vec<Delivery>, Error> {
-        let limit = limit.clamp(1, limits::PAGE_MAX);
-        match self.inner.mailbox.ask(Request::ListLeases { limit }).await? {
-            Answer::Leases(leases) => Ok(leases),
-            other => unexpected(&other),
-        }
-    }
-}
-
-fn check_lease(queues: &[QueueName], max: u32) -> Result<(), Error> {
-    use hence_core::error::Rejection;
-    if queues.is_empty() {
-        return Err(Rejection::invalid("queues", "must name at least one queue").into());
-    }
-    if queues.len() > limits::LEASE_QUEUES_MAX {
-        let max = limits::LEASE_QUEUES_MAX;
-        return Err(Rejection::too_long("queues", queues.len(), max).into());
-    }
-    if max == 0 || max > limits::LEASE_BATCH_MAX {
-        return Err(Rejection::out_of_range("max", 1, limits::LEASE_BATCH_MAX).into());
-    }
-    Ok(())
 }
 
 fn bulk_request(action: BulkAction, view: &JobView) -> Request {
