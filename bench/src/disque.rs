@@ -5,7 +5,6 @@
 use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
 use std::process::{Child, Command};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
@@ -15,6 +14,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use crate::jobs::PAYLOAD;
+use crate::scenarios::pull::Finish;
 use crate::server::quiet;
 
 /// Jobs put in one write, apart from what is measured.
@@ -55,21 +55,36 @@ impl Disque {
     }
 
     /// Jobs taken and acknowledged a second: so many, put before the clock starts.
-    pub(crate) async fn take_rate(&self, clients: usize, max: usize, count: usize) -> Result<f64> {
+    pub(crate) async fn take_rate(
+        &self,
+        clients: usize,
+        max: usize,
+        finish: Finish,
+        count: usize,
+    ) -> Result<f64> {
         self.put(count).await?;
-        let done = Arc::new(AtomicUsize::new(0));
+        let done = AtomicUsize::new(0);
         let take = command(&["GETJOB", "NOHANG", "COUNT", &max.to_string(), "FROM", QUEUE]);
         let started = Instant::now();
         let client = || async {
             let mut peer = Peer::open(self.address).await?;
-            loop {
-                let taken = peer.take(&take).await?;
-                if taken == 0 {
-                    return anyhow::Ok(());
+            peer.send(&take).await?;
+            let mut taken = peer.taken().await?;
+            while taken > 0 {
+                let mut request = peer.acknowledgement(taken);
+                if finish == Finish::Apart {
+                    peer.send(&request).await?;
+                    peer.acknowledged(taken).await?;
+                    peer.send(&take).await?;
+                } else {
+                    request.extend_from_slice(&take);
+                    peer.send(&request).await?;
+                    peer.acknowledged(taken).await?;
                 }
-                peer.acknowledge(taken).await?;
                 done.fetch_add(taken, Ordering::Relaxed);
+                taken = peer.taken().await?;
             }
+            anyhow::Ok(())
         };
         try_join_all((0..clients).map(|_| client())).await?;
         Ok(done.load(Ordering::Relaxed) as f64 / started.elapsed().as_secs_f64())
@@ -79,10 +94,10 @@ impl Disque {
         let put = command(&["ADDJOB", QUEUE, text(PAYLOAD), "0", "REPLICATE", "1"]);
         let mut peer = Peer::open(self.address).await?;
         for _ in 0..count / PUT_BATCH {
-            peer.stream.write_all(&put.repeat(PUT_BATCH)).await?;
+            peer.send(&put.repeat(PUT_BATCH)).await?;
             // `+D-…` and a line end for each.
-            peer.read(PUT_BATCH * (1 + ID_BYTES + 2)).await?;
-            ensure!(peer.answer.starts_with(b"+D-"), "ADDJOB was answered {}", text(&peer.answer));
+            let answers = peer.read(PUT_BATCH * (1 + ID_BYTES + 2)).await?;
+            ensure!(answers.starts_with(b"+D-"), "ADDJOB was answered {}", text(answers));
         }
         Ok(())
     }
@@ -103,53 +118,69 @@ fn command(words: &[&str]) -> Vec<u8> {
 
 struct Peer {
     stream: TcpStream,
-    answer: Vec<u8>,
+    /// What came and was not looked at yet begins at `start`.
+    received: Vec<u8>,
+    start: usize,
 }
 
 impl Peer {
     async fn open(address: SocketAddr) -> Result<Self> {
         let stream = TcpStream::connect(address).await?;
         stream.set_nodelay(true)?;
-        Ok(Peer { stream, answer: Vec::with_capacity(64 * 1024) })
+        Ok(Peer { stream, received: Vec::with_capacity(64 * 1024), start: 0 })
     }
 
-    /// Reads an answer of this length, or the error that came instead.
-    async fn read(&mut self, length: usize) -> Result<()> {
-        self.answer.clear();
-        self.read_on(length).await
+    /// Sends a request; everything that was answered before has been looked at.
+    async fn send(&mut self, request: &[u8]) -> Result<()> {
+        self.received.clear();
+        self.start = 0;
+        Ok(self.stream.write_all(request).await?)
     }
 
-    async fn read_on(&mut self, length: usize) -> Result<()> {
-        while self.answer.len() < length {
-            ensure!(self.stream.read_buf(&mut self.answer).await? > 0, "Disque hung up");
-            ensure!(!self.answer.starts_with(b"-"), "{}", text(&self.answer));
+    /// Looks at so many bytes of the answer, or at the error that came instead.
+    async fn read(&mut self, length: usize) -> Result<&[u8]> {
+        self.wait_for(length).await?;
+        self.start += length;
+        Ok(&self.received[self.start - length..self.start])
+    }
+
+    async fn wait_for(&mut self, length: usize) -> Result<()> {
+        while self.received.len() < self.start + length {
+            ensure!(self.stream.read_buf(&mut self.received).await? > 0, "Disque hung up");
+            let answer = &self.received[self.start..];
+            ensure!(!answer.starts_with(b"-"), "{}", text(answer));
         }
         Ok(())
     }
 
-    /// Takes jobs; says how many there were. All are alike, so the number tells the length.
-    async fn take(&mut self, take: &[u8]) -> Result<usize> {
-        self.stream.write_all(take).await?;
-        self.read(4).await?;
-        let end = memchr::memchr(b'\n', &self.answer).context("no line")?;
-        let count: i64 = text(&self.answer[1..end]).trim_end().parse()?;
+    /// Jobs that were taken; says how many there were. All are alike, so the number tells the
+    /// length.
+    async fn taken(&mut self) -> Result<usize> {
+        self.wait_for(4).await?;
+        let answer = &self.received[self.start..];
+        let end = memchr::memchr(b'\n', answer).context("no line")?;
+        let count: i64 = text(&answer[1..end]).trim_end().parse()?;
         let count = usize::try_from(count).unwrap_or(0);
-        self.read_on(end + 1 + count * ENTRY_BYTES).await?;
+        self.read(end + 1 + count * ENTRY_BYTES).await?;
         Ok(count)
     }
 
-    /// Acknowledges what was taken last.
-    async fn acknowledge(&mut self, count: usize) -> Result<()> {
+    /// The request that acknowledges what was taken last.
+    fn acknowledgement(&self, count: usize) -> Vec<u8> {
         const LENGTH: &[u8] = b"$40\r\n";
         let mut request = format!("*{}\r\n$6\r\nACKJOB\r\n", count + 1).into_bytes();
-        for at in memchr::memmem::find_iter(&self.answer, LENGTH) {
+        let taken = &self.received[self.start - count * ENTRY_BYTES..self.start];
+        for at in memchr::memmem::find_iter(taken, LENGTH) {
             // Length and id go back as they came.
-            request.extend_from_slice(&self.answer[at..at + LENGTH.len() + ID_BYTES + 2]);
+            request.extend_from_slice(&taken[at..at + LENGTH.len() + ID_BYTES + 2]);
         }
-        self.stream.write_all(&request).await?;
+        request
+    }
+
+    async fn acknowledged(&mut self, count: usize) -> Result<()> {
         let expected = format!(":{count}\r\n");
-        self.read(expected.len()).await?;
-        ensure!(self.answer == expected.as_bytes(), "ACKJOB: {}", text(&self.answer));
+        let answer = self.read(expected.len()).await?;
+        ensure!(answer == expected.as_bytes(), "ACKJOB: {}", text(answer));
         Ok(())
     }
 }

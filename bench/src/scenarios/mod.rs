@@ -9,7 +9,7 @@ mod lateness;
 mod many;
 mod mysql;
 mod postgres;
-mod pull;
+pub(crate) mod pull;
 mod push;
 mod submit;
 

@@ -1,7 +1,7 @@
-//! Fifty workers that take and finish, in batches of 16 and one by one.
+//! Fifty workers that take and finish, in batches of 16 and one by one, with two requests for it
+//! and with one.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
@@ -22,6 +22,24 @@ use crate::server::Server;
 
 const WORKERS: usize = 50;
 
+/// How a worker says that jobs are done.
+#[derive(Clone, Copy, PartialEq)]
+pub(crate) enum Finish {
+    /// In a request of its own.
+    Apart,
+    /// In the request for the next ones.
+    WithNext,
+}
+
+impl Finish {
+    fn name(self) -> &'static str {
+        match self {
+            Finish::Apart => "two requests",
+            Finish::WithNext => "one request",
+        }
+    }
+}
+
 pub(crate) fn run(report: &mut Report, scale: Scale) -> Result<()> {
     let runtime = one_thread()?;
     let beanstalk = runtime.block_on(beanstalk(report, scale))?;
@@ -34,12 +52,29 @@ pub(crate) fn run(report: &mut Report, scale: Scale) -> Result<()> {
         }
     };
     let beanstalk = beanstalk.map(|rate| ("beanstalkd durable, reserve and delete", rate));
-    let (rounds, peer) = in_rounds(report, &runtime, disque.as_ref(), 16, scale.of(200_000))?;
-    let against = peer.map(|rate| ("Disque durable", rate)).or(beanstalk);
-    show(report, rounds, 16, against, ">= 1 x Disque");
-    let (rounds, _) = in_rounds(report, &runtime, disque.as_ref(), 1, scale.of(50_000))?;
-    show(report, rounds, 1, beanstalk, ">= 3 x beanstalkd");
+    for (max, count, goal) in [(16, 200_000, ">= 1 x Disque"), (1, 50_000, ">= 3 x beanstalkd")] {
+        for finish in [Finish::Apart, Finish::WithNext] {
+            let load = Load { max, finish, count: scale.of(count) };
+            let (rounds, peer) = in_rounds(report, &runtime, disque.as_ref(), load)?;
+            let disque = peer.map(|rate| ("Disque durable", rate)).filter(|_| max > 1);
+            show(report, rounds, load, disque.or(beanstalk), goal);
+        }
+    }
     Ok(())
+}
+
+/// What the workers do.
+#[derive(Clone, Copy)]
+struct Load {
+    max: usize,
+    finish: Finish,
+    count: usize,
+}
+
+impl Load {
+    fn name(self) -> String {
+        format!("{} at a time, {}", self.max, self.finish.name())
+    }
 }
 
 /// What was measured in each round.
@@ -55,21 +90,21 @@ fn in_rounds(
     report: &Report,
     runtime: &Runtime,
     disque: Option<&Disque>,
-    max: usize,
-    count: usize,
+    load: Load,
 ) -> Result<(Rounds, Option<f64>)> {
+    let Load { max, finish, count } = load;
     let dir = tempfile::tempdir_in(".")?;
     let server = Server::start(dir.path())?;
     let (mut rounds, mut peer) = (Rounds::default(), Vec::new());
     for _ in 0..ROUNDS {
         if let Some(disque) = disque {
-            peer.push(runtime.block_on(disque.take_rate(WORKERS, max, count))?);
+            peer.push(runtime.block_on(disque.take_rate(WORKERS, max, finish, count))?);
         }
         preload(&server, count, &|_| json!({"payload_text": String::from_utf8_lossy(PAYLOAD)}))?;
         let mut rate = 0.0;
         let cost = server.cost_of(|| {
             let started = Instant::now();
-            let taken = runtime.block_on(work(server.address, max, count))? as f64;
+            let taken = runtime.block_on(work(server.address, load))? as f64;
             rate = taken / started.elapsed().as_secs_f64();
             Ok(taken)
         })?;
@@ -79,14 +114,14 @@ fn in_rounds(
     }
     let peer = (!peer.is_empty()).then(|| median(peer));
     if let Some(rate) = peer {
-        let what = format!("peer: Disque durable, {max} at a time");
+        let what = format!("peer: Disque durable, {}", load.name());
         report.figure(&what, rate, "jobs/s", "");
     }
     Ok((rounds, peer))
 }
 
-fn show(report: &Report, rounds: Rounds, max: usize, against: Option<(&str, f64)>, goal: &str) {
-    let what = format!("{WORKERS} workers, {max} at a time");
+fn show(report: &Report, rounds: Rounds, load: Load, against: Option<(&str, f64)>, goal: &str) {
+    let what = format!("{WORKERS} workers, {}", load.name());
     let value = median(rounds.rates);
     report.row(&Row { what: &what, value, unit: "jobs/s", against, goal });
     report.figure("  jobs per commit", median(rounds.jobs_per_commit), "jobs", "");
@@ -107,50 +142,63 @@ pub(crate) fn preload(server: &Server, count: usize, job: &dyn Fn(usize) -> Valu
 }
 
 /// Takes and finishes all of them; returns how many there were.
-async fn work(address: SocketAddr, max: usize, count: usize) -> Result<usize> {
-    let done = Arc::new(AtomicUsize::new(0));
-    let worker = |_| {
-        let done = Arc::clone(&done);
-        async move {
-            let body = format!("{{\"worker\":\"bench\",\"max\":{max},\"lease\":\"60s\"}}");
-            let request = post(address, "/v1/leases", &body);
-            let mut connection = Connection::open(address).await?;
-            while done.load(Ordering::Relaxed) < count {
-                let (status, body) = connection.call(&request).await?;
-                ensure!(status == 200, "lease was answered {status}");
-                let Some((taken, request)) = acks(address, body) else {
-                    tokio::task::yield_now().await;
-                    continue;
-                };
+async fn work(address: SocketAddr, load: Load) -> Result<usize> {
+    let done = AtomicUsize::new(0);
+    let ask = format!("{{\"worker\":\"bench\",\"max\":{},\"lease\":\"60s\"", load.max);
+    let worker = || async {
+        let first = post(address, "/v1/leases", &format!("{ask}}}"));
+        let mut connection = Connection::open(address).await?;
+        let (mut request, mut taken) = (first.clone(), 0);
+        while done.load(Ordering::Relaxed) < load.count {
+            let (status, body) = connection.call(&request).await?;
+            ensure!(status == 200, "lease was answered {status}");
+            done.fetch_add(taken, Ordering::Relaxed);
+            taken = 0;
+            request.clone_from(&first);
+            if load.finish == Finish::WithNext {
+                let (start, acks) = (format!("{ask},\"acks\":["), tokens(body));
+                taken = acks.len();
+                request = post(address, "/v1/leases", &with_acks(&start, &acks));
+            } else if let Some((finished, request)) = acks(address, body) {
                 let (status, _) = connection.call(&request).await?;
                 ensure!((200..300).contains(&status), "ack was answered {status}");
-                done.fetch_add(taken, Ordering::Relaxed);
+                done.fetch_add(finished, Ordering::Relaxed);
+            } else {
+                tokio::task::yield_now().await;
             }
-            anyhow::Ok(())
         }
+        anyhow::Ok(())
     };
-    try_join_all((0..WORKERS).map(worker)).await?;
+    try_join_all((0..WORKERS).map(|_| worker())).await?;
     Ok(done.load(Ordering::Relaxed))
 }
 
 /// The request that finishes all jobs of a lease's answer: one by its path, several together. Says
 /// how many they are; without any there is nothing to ask for.
 pub(crate) fn acks(address: SocketAddr, answer: &[u8]) -> Option<(usize, Vec<u8>)> {
-    let tokens: Vec<&str> = values_of(answer, b"\"token\":\"").collect();
+    let tokens = tokens(answer);
     let request = match tokens[..] {
         [] => return None,
         [token] => post(address, &format!("/v1/leases/{token}/ack"), "{}"),
-        _ => {
-            let mut body = String::with_capacity(tokens.len() * 32);
-            for token in &tokens {
-                let start = if body.is_empty() { "{\"acks\":[" } else { "," };
-                body.extend([start, "{\"token\":\"", token, "\"}"]);
-            }
-            body.push_str("]}");
-            post(address, "/v1/leases/ack", &body)
-        }
+        _ => post(address, "/v1/leases/ack", &with_acks("{\"acks\":[", &tokens)),
     };
     Some((tokens.len(), request))
+}
+
+fn tokens(answer: &[u8]) -> Vec<&str> {
+    values_of(answer, b"\"token\":\"").collect()
+}
+
+/// A body that begins so and ends with these acks.
+fn with_acks(start: &str, tokens: &[&str]) -> String {
+    let mut body = String::with_capacity(start.len() + tokens.len() * 32);
+    body.push_str(start);
+    for (place, token) in tokens.iter().enumerate() {
+        let comma = if place > 0 { "," } else { "" };
+        body.extend([comma, "{\"token\":\"", token, "\"}"]);
+    }
+    body.push_str("]}");
+    body
 }
 
 /// The texts that follow a mark, up to the next quote: all that is needed of an answer.
