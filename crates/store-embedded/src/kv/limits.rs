@@ -31,6 +31,11 @@ pub const SPARES_READY: usize = 4;
 /// Memory one memtable may use before it is written out as a table.
 pub const MEMTABLE_BYTES: usize = 32 * 1024 * 1024;
 
+/// What open read back from the log is written out as a table when it is more than this part of a
+/// memtable: it holds on to whole segments in memory, and the next open need not read it again.
+/// Less is gone on with, so that a store that is opened often does not fill up with small tables.
+pub const REPLAYED_PART: usize = 16;
+
 /// Frozen memtables that may wait for the disk; beyond it commits wait, so memory is bounded by
 /// `(FROZEN_MAX + 1) * MEMTABLE_BYTES`.
 pub const FROZEN_MAX: usize = 3;

@@ -16,6 +16,7 @@ use hence_fail::{Point, reach};
 use super::cache::Cache;
 use super::disk::{Access, Disk, DiskLock};
 use super::error::{Error, Result};
+use super::limits::REPLAYED_PART;
 use super::manifest::{Manifest, manifest_path};
 use super::memtable::Memtable;
 use super::options::Options;
@@ -209,6 +210,7 @@ fn replay(disk: &dyn Disk, dir: &Path, manifest: &Manifest, memtable_bytes: usiz
         let path = segment_path(dir, manifest.first_segment);
         return Err(Error::corrupt(&path, 0, "the segment is missing"));
     }
+    replayed.freeze_beyond(memtable_bytes / REPLAYED_PART);
     reach(Point::OpenTail);
     settle_tail(disk, &replayed, &verdict)?;
     replayed.into_log(disk, verdict)
@@ -245,9 +247,7 @@ impl Replayed {
                 Error::corrupt(&image.path, *offset as u64, what)
             })?;
             self.frames += 1;
-            if self.active.bytes() > memtable_bytes {
-                self.frozen.insert(0, Arc::new(std::mem::take(&mut self.active)));
-            }
+            self.freeze_beyond(memtable_bytes);
         }
         if self.segments.is_empty() || !survey.frames.is_empty() {
             self.current = self.segments.len();
@@ -262,6 +262,13 @@ impl Replayed {
         self.segments.push((image.number, image.path.clone(), bytes, last));
         self.epochs.push(image.epoch);
         Ok(())
+    }
+
+    /// Sets the memtable aside to be written out if it uses more memory than this.
+    fn freeze_beyond(&mut self, bytes: usize) {
+        if self.active.bytes() > bytes {
+            self.frozen.insert(0, Arc::new(std::mem::take(&mut self.active)));
+        }
     }
 
     fn into_log(self, disk: &dyn Disk, verdict: Verdict) -> Result<Log> {

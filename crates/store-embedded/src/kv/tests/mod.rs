@@ -17,6 +17,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use bytes::Bytes;
 
 use super::fake_disk::FakeDisk;
+use super::limits::REPLAYED_PART;
 use super::{
     Background, Direction, Error, Expiry, Kv, OpenReport, Options, Read, Result, Span, WriteBatch,
     check,
@@ -120,6 +121,26 @@ fn batch_of(number: usize) -> WriteBatch {
 fn run_commits(kv: &Kv, count: usize) {
     for number in 0..count {
         kv.commit(&batch_of(number)).expect("the disk is sound");
+    }
+}
+
+/// It would hold on to whole segments of the log until the next so many commits.
+#[test]
+fn what_open_reads_back_is_written_out_unless_it_is_little() {
+    let options = || Options { memtable_bytes: 1 << 20, segment_bytes: 1 << 20, ..small() };
+    let part = options().memtable_bytes / REPLAYED_PART;
+    for (bytes, tables, replayed) in [(part / 2, 0, 1), (part, 1, 0)] {
+        let disk = FakeDisk::new();
+        let reopen = || Kv::open(dir(), options(), Arc::new(disk.clone())).expect("opens");
+        let (kv, _) = reopen();
+        kv.commit(&put("a", &"1".repeat(bytes))).expect("commits");
+        drop(kv);
+        let (kv, report) = reopen();
+        assert_eq!((report.frames_replayed, kv.state.snapshot().tables.len()), (1, tables));
+        assert_eq!(kv.get(b"a").expect("reads").map(|value| value.len()), Some(bytes));
+        assert_eq!(kv.commit(&put("b", "2")).expect("commits"), 2);
+        drop(kv);
+        assert_eq!(reopen().1.frames_replayed, replayed + 1, "the next open");
     }
 }
 
