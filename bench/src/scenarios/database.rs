@@ -13,7 +13,7 @@ use hence_store::Store;
 use tokio::sync::Notify;
 
 use super::herd::{self, Herd};
-use super::pull::acks;
+use super::pull::{tokens, with_acks};
 use super::submit::{PATH, batch, job};
 use super::{handler, one_thread, threads};
 use crate::http_load::{Connection, hammer, post};
@@ -159,7 +159,7 @@ async fn open(url: &str) -> Result<Arc<dyn Store>> {
     Ok(hence_store_sql::open(url, Timestamp::from_millis(now_ms())).await?)
 }
 
-/// Producers and workers at once; ends with the answer that the last job is done.
+/// Producers and workers at once; workers finish jobs as they ask for the next. Ends with the answer that the last job is done.
 async fn submit_and_pull(address: SocketAddr, count: usize) -> Result<()> {
     let done = Arc::new(AtomicUsize::new(0));
     let finished = Arc::new(Notify::new());
@@ -195,18 +195,18 @@ async fn work(
     done: Arc<AtomicUsize>,
     finished: Arc<Notify>,
 ) -> Result<()> {
-    let body = "{\"worker\":\"bench\",\"max\":16,\"lease\":\"60s\",\"wait\":\"1s\"}";
-    let request = post(address, "/v1/leases", body);
+    let ask = "{\"worker\":\"bench\",\"max\":16,\"lease\":\"60s\",\"wait\":\"1s\",\"acks\":[";
     let mut connection = Connection::open(address).await?;
+    let (mut request, mut taken) = (post(address, "/v1/leases", &with_acks(ask, &[])), 0);
     loop {
         let (status, body) = connection.call(&request).await?;
         ensure!(status == 200, "lease was answered {status}");
-        let Some((taken, request)) = acks(address, body) else { continue };
-        let (status, _) = connection.call(&request).await?;
-        ensure!((200..300).contains(&status), "ack was answered {status}");
         if done.fetch_add(taken, Ordering::Relaxed) + taken >= count {
             finished.notify_one();
             return Ok(());
         }
+        let tokens = tokens(body);
+        taken = tokens.len();
+        request = post(address, "/v1/leases", &with_acks(ask, &tokens));
     }
 }

@@ -147,6 +147,7 @@ async fn work(address: SocketAddr, load: Load) -> Result<usize> {
     let ask = format!("{{\"worker\":\"bench\",\"max\":{},\"lease\":\"60s\"", load.max);
     let worker = || async {
         let first = post(address, "/v1/leases", &format!("{ask}}}"));
+        let with_next = format!("{ask},\"acks\":[");
         let mut connection = Connection::open(address).await?;
         let (mut request, mut taken) = (first.clone(), 0);
         while done.load(Ordering::Relaxed) < load.count {
@@ -156,9 +157,9 @@ async fn work(address: SocketAddr, load: Load) -> Result<usize> {
             taken = 0;
             request.clone_from(&first);
             if load.finish == Finish::WithNext {
-                let (start, acks) = (format!("{ask},\"acks\":["), tokens(body));
-                taken = acks.len();
-                request = post(address, "/v1/leases", &with_acks(&start, &acks));
+                let tokens = tokens(body);
+                taken = tokens.len();
+                request = post(address, "/v1/leases", &with_acks(&with_next, &tokens));
             } else if let Some((finished, request)) = acks(address, body) {
                 let (status, _) = connection.call(&request).await?;
                 ensure!((200..300).contains(&status), "ack was answered {status}");
@@ -185,12 +186,13 @@ pub(crate) fn acks(address: SocketAddr, answer: &[u8]) -> Option<(usize, Vec<u8>
     Some((tokens.len(), request))
 }
 
-fn tokens(answer: &[u8]) -> Vec<&str> {
+/// Of the jobs in a lease's answer.
+pub(crate) fn tokens(answer: &[u8]) -> Vec<&str> {
     values_of(answer, b"\"token\":\"").collect()
 }
 
 /// A body that begins so and ends with these acks.
-fn with_acks(start: &str, tokens: &[&str]) -> String {
+pub(crate) fn with_acks(start: &str, tokens: &[&str]) -> String {
     let mut body = String::with_capacity(start.len() + tokens.len() * 32);
     body.push_str(start);
     for (place, token) in tokens.iter().enumerate() {
