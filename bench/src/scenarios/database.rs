@@ -159,7 +159,8 @@ async fn open(url: &str) -> Result<Arc<dyn Store>> {
     Ok(hence_store_sql::open(url, Timestamp::from_millis(now_ms())).await?)
 }
 
-/// Producers and workers at once; workers finish jobs as they ask for the next. Ends with the answer that the last job is done.
+/// Producers and workers at once; workers finish jobs as they ask for the next. Ends with the
+/// answer that the last job is done.
 async fn submit_and_pull(address: SocketAddr, count: usize) -> Result<()> {
     let done = Arc::new(AtomicUsize::new(0));
     let finished = Arc::new(Notify::new());
