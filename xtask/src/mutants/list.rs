@@ -28,10 +28,12 @@ const AHEAD: &str = "crates/hence/src/ahead.rs";
 const ENGINE: &str = "crates/store-embedded/src/engine.rs";
 const KV_COMMIT: &str = "crates/store-embedded/src/kv/commit.rs";
 const KV_ORDERED: &str = "crates/store-embedded/src/kv/ordered.rs";
+const KV_BLOCK: &str = "crates/store-embedded/src/kv/block.rs";
+const KV_RECOVER: &str = "crates/store-embedded/src/kv/recover.rs";
 const DRAFT: &str = "crates/store-embedded/src/draft.rs";
 
 /// Every deliberate fault.
-pub(super) const MUTANTS: [Mutant; 48] = [
+pub(super) const MUTANTS: [Mutant; 50] = [
     sim(
         "one-attempt-too-many",
         "a job is tried once more than its policy allows",
@@ -354,6 +356,21 @@ pub(super) const MUTANTS: [Mutant; 48] = [
         KV_ORDERED,
         "let at = at + usize::from(!self.is_for(at, key));",
         "let at = at + usize::from(!self.is_for(at, key) && !MUTANT);",
+    ),
+    sim(
+        "seeks-fall-short",
+        "a walk through a table begins before the place that was asked for",
+        KV_BLOCK,
+        "while steps.key() < key {",
+        "while steps.key() < key && !MUTANT {",
+    ),
+    sim(
+        "replay-forgotten",
+        "what open read back from the log is dropped instead of written out",
+        KV_RECOVER,
+        "self.frozen.insert(0, Arc::new(std::mem::take(&mut self.active)));",
+        "let old = std::mem::take(&mut self.active);
+            if !MUTANT { self.frozen.insert(0, Arc::new(old)); }",
     ),
     sim(
         "last-attempt-lost",
