@@ -180,6 +180,10 @@ impl Driver {
             Message::AskMany(requests, replies) => self.ask_many(now, requests, replies),
             Message::Letters(letters, done) => self.letters(now, letters, done),
             Message::Lease(call, reply) => self.lease(now, Waiter { call, reply }),
+            Message::AskAndLease(requests, replies, call, reply) => {
+                self.ask_many(now, requests, replies);
+                self.lease(now, Waiter { call, reply });
+            }
             Message::HandBack(tokens) => {
                 for token in tokens {
                     let how = Nack::Release { delay: Millis::ZERO };

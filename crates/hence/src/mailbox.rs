@@ -33,6 +33,8 @@ pub(crate) enum Message {
     Ask(Request, Reply),
     AskMany(Vec<Request>, Replies),
     Lease(LeaseCall, LeaseReply),
+    /// The two, in this order and in one turn.
+    AskAndLease(Vec<Request>, Replies, LeaseCall, LeaseReply),
     /// Letters, each with what is asked in it, or why that cannot be understood.
     Letters(Vec<(LetterId, Result<Request, Rejection>)>, oneshot::Sender<Round>),
     /// Jobs were leased for somebody who has gone: give them back.
@@ -124,8 +126,7 @@ impl Mailbox {
         answers.await.map_err(|_| Error::Stopped)
     }
 
-    /// Asks many things and then for jobs, without waiting for the first answers in between: what
-    /// is decided upon together is committed together.
+    /// Asks many things and then for jobs: what is decided upon together is committed together.
     pub(crate) async fn ask_and_lease(
         &self,
         requests: Vec<Request>,
@@ -135,9 +136,8 @@ impl Mailbox {
             return Ok((Vec::new(), self.lease(call, Duration::ZERO).await?));
         }
         let _places = self.take_places_for(&requests)?;
-        let (reply, answers) = oneshot::channel();
-        self.send(Message::AskMany(requests, reply))?;
-        let claim = self.claim(call)?;
+        let (replies, answers) = oneshot::channel();
+        let claim = self.claim(|reply| Message::AskAndLease(requests, replies, call, reply))?;
         let answers = answers.await.map_err(|_| Error::Stopped)?;
         Ok((answers, claim.jobs().await?))
     }
@@ -150,16 +150,17 @@ impl Mailbox {
         wait: Duration,
     ) -> Result<Vec<Delivery>, Error> {
         let waits = call.waits;
-        let claim = self.claim(call)?;
+        let claim = self.claim(|reply| Message::Lease(call, reply))?;
         if !waits {
             return claim.jobs().await;
         }
         tokio::time::timeout(wait, claim.jobs()).await.unwrap_or(Ok(Vec::new()))
     }
 
-    fn claim(&self, call: LeaseCall) -> Result<Claim<'_>, Error> {
+    /// Sends a message that asks for jobs, among other things or not.
+    fn claim(&self, message: impl FnOnce(LeaseReply) -> Message) -> Result<Claim<'_>, Error> {
         let (reply, answer) = oneshot::channel();
-        self.send(Message::Lease(call, reply))?;
+        self.send(message(reply))?;
         Ok(Claim { mailbox: self, answer })
     }
 

@@ -30,6 +30,23 @@ pub struct LeaseRequest {
     pub wait: Duration,
 }
 
+impl LeaseRequest {
+    /// Whether it can be asked at all: queues, their number, jobs at once, the length of a lease.
+    pub fn check(&self) -> Result<(), Rejection> {
+        let queues = self.queues.len();
+        if queues == 0 {
+            return Err(Rejection::invalid("queues", "must name at least one queue"));
+        }
+        if queues > limits::LEASE_QUEUES_MAX {
+            return Err(Rejection::too_long("queues", queues, limits::LEASE_QUEUES_MAX));
+        }
+        if self.max == 0 || self.max > limits::LEASE_BATCH_MAX {
+            return Err(Rejection::out_of_range("max", 1, limits::LEASE_BATCH_MAX));
+        }
+        self.lease.map_or(Ok(()), Lease::check_span)
+    }
+}
+
 /// What came of [`ack_and_lease`](Client::ack_and_lease).
 #[derive(Debug)]
 pub struct Exchange {
@@ -79,7 +96,7 @@ impl Client {
     /// and two commits. Nothing is waited for, whatever the request says: the acks are answered
     /// at once, and whoever gets no job asks again with `lease`.
     ///
-    /// An error means that nothing was done; each ack has an answer of its own.
+    /// Each ack has an answer of its own. A call that is refused as a whole did nothing.
     pub async fn ack_and_lease(
         &self,
         acks: Vec<(Token, Option<Payload>)>,
@@ -137,17 +154,7 @@ fn ack_requests(acks: Vec<(Token, Option<Payload>)>) -> Vec<Request> {
 }
 
 fn lease_call(request: LeaseRequest) -> Result<LeaseCall, Error> {
+    request.check()?;
     let LeaseRequest { worker, queues, max, lease, wait } = request;
-    if queues.is_empty() {
-        return Err(Rejection::invalid("queues", "must name at least one queue").into());
-    }
-    if queues.len() > limits::LEASE_QUEUES_MAX {
-        let max = limits::LEASE_QUEUES_MAX;
-        return Err(Rejection::too_long("queues", queues.len(), max).into());
-    }
-    if max == 0 || max > limits::LEASE_BATCH_MAX {
-        return Err(Rejection::out_of_range("max", 1, limits::LEASE_BATCH_MAX).into());
-    }
-    lease.map_or(Ok(()), Lease::check_span)?;
     Ok(LeaseCall { worker, queues, max, lease, waits: wait > Duration::ZERO })
 }

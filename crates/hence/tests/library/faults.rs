@@ -18,7 +18,7 @@ use tokio::task::JoinHandle;
 
 use crate::support::scripted::{Gate, Scripted, Step};
 use crate::support::{
-    HOUR, MINUTE, Seen, ends, lease_one, name, names, note, queue, start_on, state, within,
+    HOUR, MINUTE, Seen, call, ends, lease_one, name, names, note, queue, start_on, state, within,
 };
 
 fn scripted() -> Arc<Scripted> {
@@ -476,4 +476,19 @@ async fn whoever_stands_by_waits_for_a_store_that_is_away() {
         };
         assert_eq!(started, expected, "{refusals:?}");
     }
+}
+
+/// However many acks there are: a turn that is full before the jobs are asked for would make two.
+#[tokio::test]
+async fn acks_and_the_jobs_taken_after_them_are_one_commit() {
+    let store = scripted();
+    let hence = start_on(Builder::new(store.clone()), &Seen::default()).await;
+    let client = hence.client();
+    client.add_many(vec![NewJob::worker(); 1_000]).await.unwrap();
+    let leased = client.lease(call(&["default"], 900)).await.unwrap();
+    let acks: Vec<_> = leased.iter().map(|delivery| (delivery.lease.token, None)).collect();
+    let before = store.commits();
+    let next = within(client.ack_and_lease(acks, call(&["default"], 900))).await.unwrap();
+    assert_eq!((next.acks.len(), next.jobs.len()), (900, 100));
+    assert_eq!(store.commits() - before, 1);
 }

@@ -63,6 +63,7 @@ async fn ack_and_lease(app: &App, acks: Acks, lease: LeaseRequest) -> Result<Res
     let Acks { tokens, good } = acks;
     reach(Point::HttpAck);
     let Exchange { acks, jobs } = if app.drain.has_begun() {
+        lease.check()?;
         Exchange { acks: app.client.ack_many(good).await?, jobs: Vec::new() }
     } else {
         app.client.ack_and_lease(good, lease).await?

@@ -132,6 +132,9 @@ async fn acks_go_ahead_of_a_lease() {
     // While the server ends, what is done is recorded and nothing is handed out.
     api.submit(r#"{"queue":"q","id":"c"}"#).await;
     api.switch.begin();
+    let wrong = json!({"max": 0, "acks": acks});
+    assert_eq!(api.post("/v1/leases", wrong.to_string()).await.status, 422);
+    assert_eq!(api.get("/v1/jobs/b?queue=q").await.json()["state"], "running");
     let body = json!({"queue": "q", "wait": "5m", "acks": acks});
     let answer = api.post("/v1/leases", body.to_string()).await.json();
     assert_eq!(answer, json!({"jobs": [], "acks": {"done": 1, "refused": []}}));
