@@ -2,8 +2,8 @@
 
 use hence_core::time::Timestamp;
 use hence_core::when::{
-    Cron, Dialect, Holidays, Plan, Problem, Reading, Zone, parse_any, parse_date, parse_in,
-    parse_instant, parse_recurrence, parse_span, plain_instant, plain_span,
+    Cron, Dialect, Holidays, Plan, Problem, Reading, Recurrence, Rhythm, Zone, parse_any,
+    parse_date, parse_in, parse_instant, parse_recurrence, parse_span, plain_instant, plain_span,
 };
 
 /// 2026-03-04T15:30:00Z, a Wednesday.
@@ -50,6 +50,7 @@ pub(crate) fn recurrence(bytes: &[u8]) {
     match parse_recurrence(&text, &reading) {
         Ok(rhythm) => {
             let _ = rhythm.words();
+            reads_back(&rhythm, &text);
             ticks_forward(&Plan::new(rhythm), &text);
         }
         Err(problem) => rendered(&problem, &text),
@@ -88,6 +89,17 @@ pub(crate) fn date(bytes: &[u8]) {
     match parse_date(&text) {
         Ok(date) => assert_eq!(parse_date(&date.to_string()).ok(), Some(date), "{text:?}"),
         Err(problem) => rendered(&problem, &text),
+    }
+}
+
+/// A schedule is kept as this text: what does not read back is lost.
+fn reads_back(rhythm: &Rhythm, text: &str) {
+    for (when, canonical) in rhythm.whens.iter().zip(rhythm.canonical()) {
+        let utc = Zone::UTC;
+        let dialect = matches!(when, Recurrence::Cron(_)).then_some(Dialect::Unix);
+        let reading = Reading { dialect, ..Reading::new(Timestamp::EPOCH, &utc) };
+        let again = parse_recurrence(&canonical, &reading).map(|again| again.whens);
+        assert_eq!(again.as_deref(), Ok(std::slice::from_ref(when)), "{text:?} as {canonical}");
     }
 }
 

@@ -7,9 +7,8 @@ use core::ops::Range;
 use jiff::civil::{Date, DateTime};
 
 use super::cron::show_time;
-use super::limits::TEXT_BYTES_MAX;
 use super::plain::{rounded_up, unix_instant};
-use super::problem::Problem;
+use super::problem::{Problem, check_length};
 use super::say::{self, Cursor, Parsed, Said, at_wall, later, parse_iso};
 use super::zone::{Zone, show_offset};
 use crate::limits::DUE_AHEAD_MAX;
@@ -40,9 +39,7 @@ pub struct Understood {
 /// assert_eq!(read("at 9").unwrap_err().candidates, ["at 9am", "at 9pm"]);
 /// ```
 pub fn parse_instant(text: &str, now: Timestamp, zone: &Zone) -> Result<Understood, Problem> {
-    if text.len() > TEXT_BYTES_MAX {
-        return Err(Problem::new(0..text.len(), format!("longer than {TEXT_BYTES_MAX} bytes")));
-    }
+    check_length(text)?;
     let trimmed = text.trim();
     let indent = text.len() - text.trim_start().len();
     let place = |problem: Problem| problem.shifted(indent);

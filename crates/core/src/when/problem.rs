@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::ops::Range;
 
-use super::limits::CANDIDATES_MAX;
+use super::limits::{CANDIDATES_MAX, TEXT_BYTES_MAX};
 
 /// A refusal to guess. Nothing was understood, even if a part of the text could have been.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -83,6 +83,27 @@ impl fmt::Display for Problem {
 }
 
 impl core::error::Error for Problem {}
+
+/// Whether a text is short enough to say a time.
+pub(crate) fn check_length(text: &str) -> Result<(), Problem> {
+    if text.len() <= TEXT_BYTES_MAX {
+        return Ok(());
+    }
+    Err(Problem::new(0..text.len(), format!("longer than {TEXT_BYTES_MAX} bytes")))
+}
+
+/// Whether what is shown for a text, and kept, is short enough to be read back.
+pub(crate) fn check_shown(shown: &str, text: &str) -> Result<(), Problem> {
+    let bytes = shown.len();
+    if bytes <= TEXT_BYTES_MAX {
+        return Ok(());
+    }
+    let message = format!(
+        "written out in full this has {bytes} bytes, more than {TEXT_BYTES_MAX}: say it in fewer \
+         parts, or as several rhythms"
+    );
+    Err(Problem::new(0..text.len(), message))
+}
 
 /// The known words nearest to a mistyped one, if any is near.
 pub(crate) fn nearest<'a>(

@@ -7,8 +7,7 @@ use alloc::vec::Vec;
 use jiff::civil::{Date, DateTime, Time};
 
 use super::cron::{Cron, Dialect, join, looks_like_cron, recognise, show_time};
-use super::limits::TEXT_BYTES_MAX;
-use super::problem::Problem;
+use super::problem::{Problem, check_length};
 use super::say;
 use super::walk::Wall;
 use super::zone::Zone;
@@ -89,9 +88,7 @@ impl<'a> Reading<'a> {
 
 /// Reads cron, an interval, or words. All of the text must be understood.
 pub fn parse_recurrence(text: &str, reading: &Reading<'_>) -> Result<Rhythm, Problem> {
-    if text.len() > TEXT_BYTES_MAX {
-        return Err(Problem::new(0..text.len(), format!("longer than {TEXT_BYTES_MAX} bytes")));
-    }
+    check_length(text)?;
     if text.trim().is_empty() {
         return Err(Problem::new(0..text.len(), "nothing was said")
             .or(["every weekday at 9am", "*/15 * * * *"]));

@@ -1,11 +1,8 @@
 //! How long, and how long from now.
 
-use alloc::format;
-
 use super::instant::{Understood, parse_instant};
-use super::limits::TEXT_BYTES_MAX;
 use super::plain::plain_span;
-use super::problem::Problem;
+use super::problem::{Problem, check_length};
 use super::say::{Cursor, Span, later, parse_elapsed, parse_iso, parse_words};
 use super::zone::Zone;
 use crate::time::{Millis, Timestamp};
@@ -88,9 +85,7 @@ fn parse_any_span(text: &str) -> Result<Span, Problem> {
 }
 
 fn check(text: &str) -> Result<(), Problem> {
-    if text.len() > TEXT_BYTES_MAX {
-        return Err(Problem::new(0..text.len(), format!("longer than {TEXT_BYTES_MAX} bytes")));
-    }
+    check_length(text)?;
     let indent = text.len() - text.trim_start().len();
     if text[indent..].starts_with('-') {
         return Err(Problem::new(indent..indent + 1, "a span must not be negative"));
@@ -104,6 +99,7 @@ fn check(text: &str) -> Result<(), Problem> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::when::limits::TEXT_BYTES_MAX;
     use alloc::string::ToString;
 
     #[test]

@@ -13,8 +13,8 @@ use jiff::civil::date;
 
 use super::field::{self, Field, Term, Unit};
 use super::{Cron, MonthDays, Pattern, Weekdays};
-use crate::when::limits::{TEXT_BYTES_MAX, YEAR_MIN};
-use crate::when::problem::Problem;
+use crate::when::limits::YEAR_MIN;
+use crate::when::problem::{Problem, check_length, check_shown};
 
 /// How a cron expression is to be read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -87,10 +87,7 @@ fn left_out(unit: Unit) -> Term {
 impl Cron {
     /// Reads an expression in this dialect. `schedule` is the id that `H` and `~` are drawn from.
     pub fn parse(text: &str, dialect: Dialect, schedule: Option<&str>) -> Result<Cron, Problem> {
-        if text.len() > TEXT_BYTES_MAX {
-            let message = format!("longer than {TEXT_BYTES_MAX} bytes");
-            return Err(Problem::new(0..text.len(), message));
-        }
+        check_length(text)?;
         let expanded = expand_alias(text, dialect)?;
         let words = split(expanded);
         let units = units_of(text, &words, dialect)?;
@@ -110,7 +107,9 @@ impl Cron {
         if pattern.next_day(date(YEAR_MIN, 1, 1)).is_none() {
             return Err(Problem::new(days_at, "this date never comes"));
         }
-        Ok(Cron { pattern, canonical: canonical(&terms) })
+        let canonical = canonical(&terms);
+        check_shown(&canonical, text)?;
+        Ok(Cron { pattern, canonical })
     }
 
     /// Whether both tick at the same times, whatever they were written like.

@@ -17,7 +17,7 @@ use super::token::Cursor;
 use crate::time::Millis;
 use crate::when::cron::{Cron, Dialect};
 use crate::when::limits::CALENDAR_STEP_MAX;
-use crate::when::problem::Problem;
+use crate::when::problem::{Problem, check_shown};
 use crate::when::recurrence::{Anchor, Days, Interval, Reading, Recurrence, Rhythm, checked};
 use crate::when::zone::Zone;
 
@@ -156,7 +156,10 @@ impl Parts {
         let today = zone.wall(reading.now).map(jiff::civil::DateTime::date);
         let anchor = self.anchor.or(today);
         let anchor = anchor.ok_or_else(|| Problem::new(all, "now is not a time"))?;
-        Ok(Recurrence::Days(Days { step: n, weekdays, anchor, times: self.times(cursor)? }))
+        let times = self.times(cursor)?;
+        let days = Recurrence::Days(Days { step: n, weekdays, anchor, times });
+        check_shown(&days.canonical(), cursor.text)?;
+        Ok(days)
     }
 
     /// The days, for cron.
