@@ -58,6 +58,14 @@ impl Tests {
         }
     }
 
+    /// Why a run of tests that did not end well did not, in a line.
+    pub(crate) fn why(&self) -> String {
+        match self.failed.as_slice() {
+            [] => "a test could not run".to_owned(),
+            names => names.join(", "),
+        }
+    }
+
     /// Something beside the tests that was left out.
     pub(crate) fn skip(&mut self, what: String) {
         self.skipped.push(what);
@@ -164,6 +172,10 @@ mod tests {
         assert_eq!((tests.passed, tests.failed_count, tests.skipped_count), (13, 1, 1));
         assert_eq!(tests.failed, ["a::c"]);
         assert_eq!(tests.skipped, ["a::d: needs a server"]);
+        assert_eq!(
+            (tests.why().as_str(), read(&[]).why().as_str()),
+            ("a::c", "a test could not run")
+        );
     }
 
     #[test]

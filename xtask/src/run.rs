@@ -12,6 +12,8 @@ use crate::report::Tests;
 
 /// How often a process with a deadline is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
+/// Lines of a failed program's log that are shown: a panic with its trace, and some before it.
+const LOG_LINES_SHOWN: usize = 100;
 
 /// `cargo` with these arguments, in the root. The cargo that runs us is the one that is used.
 pub(crate) fn cargo(root: &Path, args: &[&str]) -> Command {
@@ -56,18 +58,25 @@ pub(crate) fn stream_tests(command: &mut Command) -> Result<(bool, Tests)> {
     Ok((status.success(), tests))
 }
 
-/// Runs a program to its end or to the deadline, its output in a file that is shown on failure.
+/// Runs a program to its end or to the deadline; the end of its output is shown on failure.
 pub(crate) fn within(command: &mut Command, deadline: Duration, log: &Path) -> Result<()> {
     match status_within(command, deadline, log)? {
         Some(status) if status.success() => Ok(()),
         ended => {
-            println!("{}", fs::read_to_string(log).unwrap_or_default());
+            println!("{}", tail(&fs::read_to_string(log).unwrap_or_default()));
+            println!("the whole of it is in {}", log.display());
             match ended {
                 Some(status) => bail!("{status}"),
                 None => bail!("still running after {} s", deadline.as_secs()),
             }
         }
     }
+}
+
+/// The last lines of a log: a fuzzer has said thousands before the one that matters.
+fn tail(log: &str) -> String {
+    let lines: Vec<&str> = log.lines().collect();
+    lines[lines.len().saturating_sub(LOG_LINES_SHOWN)..].join("\n")
 }
 
 /// The same, without a word about how it ended; none: it did not in time.

@@ -221,14 +221,7 @@ fn tests(setup: &Setup) -> Result<Done> {
     // The end-to-end tests start these binaries; without the variables they build them.
     command.env("HENCE_BIN", binary).env("HENCE_FAIL_BIN", failing);
     let (well, tests) = run::stream_tests(&mut command)?;
-    let ended = if well {
-        Ended::Passed
-    } else {
-        Ended::Failed(format!(
-            "{} tests failed by name, or a test could not run",
-            tests.failed.len()
-        ))
-    };
+    let ended = if well { Ended::Passed } else { Ended::Failed(tests.why()) };
     Ok(Done { ended, tests })
 }
 
