@@ -16,9 +16,6 @@ use crate::shard::{Front, Held, Holder, Shard};
 use crate::sweep::SweptUntil;
 use crate::values::{self, ShardRecord};
 
-/// Memory of the batch that is kept between commits; a larger one is given back.
-const BATCH_BYTES_KEPT: usize = 4 * 1024 * 1024;
-
 pub(crate) struct Engine {
     pub(crate) kv: Kv,
     shards: Vec<RwLock<Shard>>,
@@ -96,11 +93,8 @@ impl Engine {
         if effects.is_empty() {
             return Ok(());
         }
-        self.kv.commit_then(&writer.batch, || self.apply(effects)).map_err(failed("commit"))?;
-        if writer.batch.bytes() > BATCH_BYTES_KEPT {
-            writer.batch = WriteBatch::new();
-        }
-        Ok(())
+        let then = || self.apply(effects);
+        self.kv.commit_then(&mut writer.batch, then).map_err(failed("commit")).map(drop)
     }
 
     /// Takes the shard over.
@@ -154,7 +148,7 @@ impl Engine {
             state.node.clone_from(&record.node);
             self.swept_until.set(shard, record.swept_until);
         };
-        self.kv.commit_then(&writer.batch, then).map_err(failed("commit")).map(drop)
+        self.kv.commit_then(&mut writer.batch, then).map_err(failed("commit")).map(drop)
     }
 
     /// Writes the batches of one shard; `None` if all of them were applied before.

@@ -1,7 +1,8 @@
 //! A batch of changes that take effect together or not at all, and its bytes.
 //!
-//! A batch is encoded while it is built, so that a commit copies it once into the log's buffer
-//! and never again: the memtable refers to that buffer.
+//! A batch is encoded while it is built, behind room for the head of a record. A large one that is
+//! alone becomes the record itself; others are copied once into the log's buffer. The memtable
+//! refers to these bytes and copies nothing.
 //!
 //! ```text
 //! operation:  tag u8 | key length u16 | value length u32 | key | value
@@ -10,7 +11,8 @@
 
 use bytes::Bytes;
 
-use super::limits::{KEY_BYTES_MAX, NOTE_BYTES_MAX};
+use super::frame::FRAME_HEAD;
+use super::limits::{BATCH_BYTES_KEPT, KEY_BYTES_MAX, NOTE_BYTES_MAX, OWN_RECORD_BYTES_MIN};
 
 /// Bytes of an operation before its key.
 pub(super) const OPERATION_HEAD: usize = 7;
@@ -20,9 +22,10 @@ const DELETE: u8 = 2;
 const PUT_FRESH: u8 = 3;
 
 /// Changes that become durable and visible together.
-#[derive(Debug, Default, Clone)]
+#[derive(Debug, Clone)]
 pub struct WriteBatch {
-    operations: Vec<u8>,
+    /// Room for a record's head, and the operations.
+    record: Vec<u8>,
     count: u32,
     note: Option<Bytes>,
 }
@@ -30,12 +33,14 @@ pub struct WriteBatch {
 impl WriteBatch {
     /// An empty batch.
     pub fn new() -> Self {
-        WriteBatch::default()
+        WriteBatch::with_capacity(0)
     }
 
     /// An empty batch with room for `bytes` of encoded changes.
     pub fn with_capacity(bytes: usize) -> Self {
-        WriteBatch { operations: Vec::with_capacity(bytes), count: 0, note: None }
+        let mut record = Vec::with_capacity(FRAME_HEAD + bytes);
+        record.resize(FRAME_HEAD, 0);
+        WriteBatch { record, count: 0, note: None }
     }
 
     /// Stores the value under the key, replacing what is there. The caller writes it straight
@@ -84,37 +89,70 @@ impl WriteBatch {
 
     /// Encoded size without the note.
     pub fn bytes(&self) -> usize {
-        self.operations.len()
+        self.record.len() - FRAME_HEAD
     }
 
     /// Empties the batch and keeps its memory.
     pub fn clear(&mut self) {
-        self.operations.clear();
+        self.record.truncate(FRAME_HEAD);
         self.count = 0;
         self.note = None;
     }
 
     pub(super) fn operations(&self) -> &[u8] {
-        &self.operations
+        &self.record[FRAME_HEAD..]
     }
 
     pub(super) fn note(&self) -> Option<&Bytes> {
         self.note.as_ref()
     }
 
+    /// The bytes of the batch behind room for a record's head, if it is worth a record of its own:
+    /// what is read from the memtable keeps all of them alive, with what the buffer has to spare.
+    pub(super) fn take_record(&mut self) -> Option<Vec<u8>> {
+        let spare = self.record.capacity() - self.record.len();
+        let is_worth = self.bytes() >= OWN_RECORD_BYTES_MIN && spare <= self.record.len() / 4;
+        if !is_worth || self.note.is_some() {
+            return None;
+        }
+        let next = self.next();
+        Some(std::mem::replace(self, next).record)
+    }
+
+    /// Empties the batch and makes room for another one like it.
+    pub(super) fn renew(&mut self) {
+        if self.bytes() < OWN_RECORD_BYTES_MIN {
+            self.clear();
+        } else {
+            *self = self.next();
+        }
+    }
+
+    /// An empty batch with room for a little more than is in this one.
+    fn next(&self) -> WriteBatch {
+        let bytes = self.bytes();
+        WriteBatch::with_capacity(bytes.saturating_add(bytes / 8).min(BATCH_BYTES_KEPT))
+    }
+
     fn push(&mut self, tag: u8, key: &[u8], write: impl FnOnce(&mut Vec<u8>)) {
         assert!(!key.is_empty() && key.len() <= KEY_BYTES_MAX, "a key of {} bytes", key.len());
-        let head = self.operations.len();
-        self.operations.push(tag);
-        self.operations.extend_from_slice(&(key.len() as u16).to_le_bytes());
-        self.operations.extend_from_slice(&[0; 4]);
-        self.operations.extend_from_slice(key);
-        let value = self.operations.len();
-        write(&mut self.operations);
-        let value_bytes = self.operations.len() - value;
+        let head = self.record.len();
+        self.record.push(tag);
+        self.record.extend_from_slice(&(key.len() as u16).to_le_bytes());
+        self.record.extend_from_slice(&[0; 4]);
+        self.record.extend_from_slice(key);
+        let value = self.record.len();
+        write(&mut self.record);
+        let value_bytes = self.record.len() - value;
         let value_bytes = u32::try_from(value_bytes).expect("a value is far below 4 GiB");
-        self.operations[head + 3..head + 7].copy_from_slice(&value_bytes.to_le_bytes());
+        self.record[head + 3..head + 7].copy_from_slice(&value_bytes.to_le_bytes());
         self.count += 1;
+    }
+}
+
+impl Default for WriteBatch {
+    fn default() -> Self {
+        WriteBatch::new()
     }
 }
 

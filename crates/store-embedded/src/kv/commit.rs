@@ -12,7 +12,7 @@ use hence_fail::{Point, reach};
 
 use super::batch::WriteBatch;
 use super::error::{Error, Result};
-use super::frame::{self, FRAME_HEAD};
+use super::frame::{FRAME_HEAD, Unwritten};
 use super::limits::{FRAME_BYTES_MAX, FROZEN_MAX, FULL_RETRY_MS, GROUP_BYTES_MAX, RUNS_STALL};
 use super::options::Background;
 use super::segment::SEGMENT_HEAD;
@@ -26,17 +26,19 @@ impl State {
         let mut rest = batches;
         while !rest.is_empty() {
             let (group, later) = rest.split_at(group_len(rest));
-            self.commit_frame(&mut writer, group, || {})?;
+            let frame = Unwritten::of(group, &mut writer.buffer);
+            self.commit_frame(&mut writer, frame, || {})?;
             rest = later;
         }
         Ok(writer.next_sequence - 1)
     }
 
-    /// Commits one batch; `then` runs in the instant in which it becomes visible.
-    pub(super) fn commit_then(&self, batch: &WriteBatch, then: impl FnOnce()) -> Result<u64> {
+    /// Commits one batch and empties it; `then` runs in the instant in which it becomes visible.
+    pub(super) fn commit_then(&self, batch: &mut WriteBatch, then: impl FnOnce()) -> Result<u64> {
         let mut writer = lock(&self.writer);
         self.check_alive()?;
-        self.commit_frame(&mut writer, std::slice::from_ref(batch), then)?;
+        let frame = Unwritten::take(batch, &mut writer.buffer);
+        self.commit_frame(&mut writer, frame, then)?;
         Ok(writer.next_sequence - 1)
     }
 
@@ -63,11 +65,11 @@ impl State {
     fn commit_frame(
         &self,
         writer: &mut Writer,
-        batches: &[WriteBatch],
+        mut frame: Unwritten,
         then: impl FnOnce(),
     ) -> Result<()> {
         reach(Point::CommitStart);
-        let bytes = frame::frame_bytes(batches);
+        let bytes = frame.bytes().len();
         let bytes_max = self.options.commit_bytes_max.min(FRAME_BYTES_MAX);
         if bytes > bytes_max {
             return Err(Error::TooLarge { bytes, bytes_max });
@@ -77,8 +79,6 @@ impl State {
             self.freeze(writer)?;
             self.work_inline()?;
         }
-        writer.buffer.clear();
-        frame::build(&mut writer.buffer, batches);
         if writer.end + bytes as u64 > writer.segment.bytes {
             // A retry after a lack of space must not use up one ready segment after another.
             if writer.end > SEGMENT_HEAD as u64 {
@@ -86,39 +86,29 @@ impl State {
             }
             self.make_fit(writer, bytes as u64)?;
         }
-        frame::seal(&mut writer.buffer, writer.next_sequence, writer.segment.epoch);
-        let stored = store_frame(writer);
+        frame.seal(writer.next_sequence, writer.segment.epoch);
+        let stored = store_frame(writer, frame.bytes());
         if let Err(error) = &stored {
             self.end_with(error);
         }
         stored?;
         reach(Point::CommitApply);
         let sequence = writer.next_sequence;
-        writer.end += writer.buffer.len() as u64;
+        writer.end += bytes as u64;
         writer.next_sequence += 1;
-        let note = batches.iter().rev().find_map(WriteBatch::note).cloned();
-        let frame = writer.buffer.split().freeze();
-        writer.memtable_bytes = self.apply(sequence, &frame, note, batches, then);
+        writer.memtable_bytes = self.apply(sequence, frame, then);
         reach(Point::CommitDone);
         Ok(())
     }
 
     /// Makes a durable frame visible; returns the memory the memtable now uses.
-    fn apply(
-        &self,
-        sequence: u64,
-        frame: &Bytes,
-        note: Option<Bytes>,
-        batches: &[WriteBatch],
-        then: impl FnOnce(),
-    ) -> usize {
-        let start = FRAME_HEAD + note.as_ref().map_or(0, Bytes::len);
-        let bytes: usize = batches.iter().map(WriteBatch::bytes).sum();
+    fn apply(&self, sequence: u64, frame: Unwritten, then: impl FnOnce()) -> usize {
+        let (operations, note) = frame.into_parts();
         if note.is_some() {
             lock(&self.note).clone_from(&note);
         }
         let mut active = write(&self.active);
-        let applied = active.apply(sequence, frame.slice(start..start + bytes), note);
+        let applied = active.apply(sequence, operations, note);
         assert!(applied.is_some(), "what was just encoded decodes");
         self.last_sequence.store(sequence, Ordering::Release);
         then();
@@ -191,10 +181,10 @@ impl State {
 
 const RETRY: Duration = Duration::from_millis(FULL_RETRY_MS);
 
-fn store_frame(writer: &Writer) -> Result<()> {
-    let Writer { segment, end, buffer, .. } = writer;
+fn store_frame(writer: &Writer, frame: &[u8]) -> Result<()> {
+    let Writer { segment, end, .. } = writer;
     let failed = |operation| move |cause| Error::fatal(operation, &segment.path, cause);
-    segment.file.write_at(buffer, *end).map_err(failed("write"))?;
+    segment.file.write_at(frame, *end).map_err(failed("write"))?;
     segment.file.sync_data().map_err(failed("sync"))
 }
 

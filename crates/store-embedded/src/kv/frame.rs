@@ -44,43 +44,76 @@ pub(super) enum Parsed {
     Bad(&'static str),
 }
 
-/// How long the frame of these batches will be.
-pub(super) fn frame_bytes(batches: &[WriteBatch]) -> usize {
-    let operations: usize = batches.iter().map(WriteBatch::bytes).sum();
-    let note = last_note(batches).map_or(0, Bytes::len);
-    (FRAME_HEAD + note + operations).next_multiple_of(FRAME_ALIGN)
+/// A frame on its way into the log.
+#[derive(Debug)]
+pub(super) struct Unwritten {
+    bytes: BytesMut,
+    note: Option<Bytes>,
+    operations: Range<usize>,
 }
 
-/// Appends an unsealed frame of these batches; sequence, epoch and checksum come with [`seal`].
-pub(super) fn build(buffer: &mut BytesMut, batches: &[WriteBatch]) {
-    debug_assert!(buffer.is_empty());
-    let total = frame_bytes(batches);
-    if buffer.capacity() < total {
-        // Small frames share one allocation; a big one gets its own.
-        *buffer = BytesMut::with_capacity(total.max(FRAME_BUFFER_BYTES));
+impl Unwritten {
+    /// A frame of these batches, in a part of the buffer.
+    pub(super) fn of(batches: &[WriteBatch], buffer: &mut BytesMut) -> Self {
+        let note = batches.iter().rev().find_map(WriteBatch::note);
+        let operations = batches.iter().map(WriteBatch::bytes).sum::<usize>();
+        let start = FRAME_HEAD + note.map_or(0, Bytes::len);
+        let total = (start + operations).next_multiple_of(FRAME_ALIGN);
+        if buffer.capacity() < total {
+            // Small frames share one allocation; a big one gets its own.
+            *buffer = BytesMut::with_capacity(total.max(FRAME_BUFFER_BYTES));
+        }
+        buffer.resize(FRAME_HEAD, 0);
+        buffer.extend_from_slice(note.map_or(&[], |note| note.as_ref()));
+        for batch in batches {
+            buffer.extend_from_slice(batch.operations());
+        }
+        let note = note.cloned();
+        Unwritten { bytes: buffer.split(), note, operations: start..start + operations }
+            .begun(batches.iter().map(WriteBatch::len).sum())
     }
-    let note = last_note(batches);
-    let count: u32 = batches.iter().map(|batch| batch.len() as u32).sum();
-    let body: usize =
-        note.map_or(0, Bytes::len) + batches.iter().map(WriteBatch::bytes).sum::<usize>();
-    buffer.extend_from_slice(&[0; 4]);
-    buffer.extend_from_slice(&(body as u32).to_le_bytes());
-    buffer.extend_from_slice(&[0; 16]);
-    buffer.extend_from_slice(&count.to_le_bytes());
-    buffer.extend_from_slice(&note.map_or(NO_NOTE, |note| note.len() as u32).to_le_bytes());
-    buffer.extend_from_slice(note.map_or(&[], |note| note.as_ref()));
-    for batch in batches {
-        buffer.extend_from_slice(batch.operations());
-    }
-    buffer.resize(total, 0);
-}
 
-/// Completes a built frame for its place in the log.
-pub(super) fn seal(frame: &mut [u8], sequence: u64, epoch: u64) {
-    frame[8..16].copy_from_slice(&sequence.to_le_bytes());
-    frame[16..24].copy_from_slice(&epoch.to_le_bytes());
-    let checksum = crc32c::crc32c(&frame[4..]);
-    frame[..4].copy_from_slice(&checksum.to_le_bytes());
+    /// A frame of one batch, which is empty afterwards.
+    pub(super) fn take(batch: &mut WriteBatch, buffer: &mut BytesMut) -> Self {
+        let count = batch.len();
+        let Some(record) = batch.take_record() else {
+            let frame = Unwritten::of(std::slice::from_ref(batch), buffer);
+            batch.renew();
+            return frame;
+        };
+        let operations = FRAME_HEAD..record.len();
+        let bytes = BytesMut::from(Bytes::from(record));
+        Unwritten { bytes, note: None, operations }.begun(count)
+    }
+
+    /// Pads it, and writes of the head what is known before its place in the log is.
+    fn begun(mut self, count: usize) -> Self {
+        self.bytes.resize(self.operations.end.next_multiple_of(FRAME_ALIGN), 0);
+        let body = self.operations.end - FRAME_HEAD;
+        let note = self.note.as_ref().map_or(NO_NOTE, |note| note.len() as u32);
+        self.bytes[4..8].copy_from_slice(&(body as u32).to_le_bytes());
+        self.bytes[24..28].copy_from_slice(&(count as u32).to_le_bytes());
+        self.bytes[28..FRAME_HEAD].copy_from_slice(&note.to_le_bytes());
+        self
+    }
+
+    /// Completes it for its place in the log.
+    pub(super) fn seal(&mut self, sequence: u64, epoch: u64) {
+        self.bytes[8..16].copy_from_slice(&sequence.to_le_bytes());
+        self.bytes[16..24].copy_from_slice(&epoch.to_le_bytes());
+        let checksum = crc32c::crc32c(&self.bytes[4..]);
+        self.bytes[..4].copy_from_slice(&checksum.to_le_bytes());
+    }
+
+    /// All of it, as it goes into the log.
+    pub(super) fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// What the memtable takes over: the operations, and the note.
+    pub(super) fn into_parts(self) -> (Bytes, Option<Bytes>) {
+        (self.bytes.freeze().slice(self.operations), self.note)
+    }
 }
 
 /// Reads the frame at `at`. The epoch is not judged here: a search without a known epoch is how
@@ -154,10 +187,6 @@ fn parse_written(segment: &[u8], at: usize) -> Option<Frame> {
     Some(Frame { sequence, epoch, count, note, operations, next })
 }
 
-fn last_note(batches: &[WriteBatch]) -> Option<&Bytes> {
-    batches.iter().rev().find_map(WriteBatch::note)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -166,10 +195,9 @@ mod tests {
         let mut batch = WriteBatch::new();
         batch.put(b"key", b"value");
         batch.set_note(Bytes::from_static(b"note"));
-        let mut buffer = BytesMut::new();
-        build(&mut buffer, &[batch]);
-        seal(&mut buffer, 7, 99);
-        buffer.to_vec()
+        let mut frame = Unwritten::of(&[batch], &mut BytesMut::new());
+        frame.seal(7, 99);
+        frame.bytes().to_vec()
     }
 
     #[test]
@@ -179,6 +207,42 @@ mod tests {
         assert_eq!((frame.sequence, frame.epoch, frame.count), (7, 99, 1));
         assert_eq!(&bytes[frame.note.expect("a note")], b"note");
         assert_eq!(frame.next, bytes.len());
+    }
+
+    /// A batch of so many bytes of value, in a buffer with so much room.
+    fn batch(bytes: usize, room: usize, note: bool) -> WriteBatch {
+        let mut batch = WriteBatch::with_capacity(room);
+        batch.put(b"key", &vec![7; bytes]);
+        if note {
+            batch.set_note(Bytes::from_static(b"note"));
+        }
+        batch
+    }
+
+    #[test]
+    fn a_large_batch_becomes_its_frame_and_a_frame_is_the_same_either_way() {
+        let rows = [
+            (100, 200, false, false),
+            (40_000, 44_000, false, true),
+            (40_000, 90_000, false, false),
+            (40_000, 44_000, true, false),
+        ];
+        for (bytes, room, note, becomes) in rows {
+            let mut taken = batch(bytes, room, note);
+            let mut copied = Unwritten::of(&[taken.clone()], &mut BytesMut::new());
+            let place = taken.operations().as_ptr();
+            let mut frame = Unwritten::take(&mut taken, &mut BytesMut::new());
+            let is_place = frame.bytes()[FRAME_HEAD..].as_ptr() == place;
+            assert_eq!((is_place, taken.is_empty()), (becomes, true), "{bytes} in {room}");
+            frame.seal(7, 99);
+            copied.seal(7, 99);
+            assert_eq!(frame.bytes(), copied.bytes(), "{bytes} in {room}");
+            assert_eq!(frame.into_parts(), copied.into_parts(), "{bytes} in {room}");
+            // The next of this size has tight room, whatever this one had.
+            let mut next = taken;
+            next.put(b"key", &vec![7; bytes]);
+            assert_eq!(next.take_record().is_some(), bytes > 100, "after {bytes} in {room}");
+        }
     }
 
     #[test]

@@ -92,3 +92,10 @@ pub const FULL_RETRY_MS: u64 = 250;
 
 /// Frames share buffers of this size, so that a small commit does not allocate.
 pub const FRAME_BUFFER_BYTES: usize = 256 * 1024;
+
+/// A batch of at least this size becomes its frame instead of being copied into one: an allocation
+/// is then cheap beside the copy that it spares.
+pub const OWN_RECORD_BYTES_MIN: usize = 32 * 1024;
+
+/// Memory that a batch keeps for the next one at most.
+pub const BATCH_BYTES_KEPT: usize = 4 * 1024 * 1024;

@@ -178,9 +178,10 @@ impl Kv {
         self.commit_group(std::slice::from_ref(batch))
     }
 
-    /// The same; `then` runs in the instant in which the batch becomes visible, so that what the
-    /// caller keeps in memory changes together with what is stored. It must not use the store.
-    pub fn commit_then(&self, batch: &WriteBatch, then: impl FnOnce()) -> Result<u64> {
+    /// The same, and the batch is empty afterwards, however it ends. `then` runs in the instant in
+    /// which it becomes visible, so that what the caller keeps in memory changes together with
+    /// what is stored. It must not use the store.
+    pub fn commit_then(&self, batch: &mut WriteBatch, then: impl FnOnce()) -> Result<u64> {
         self.state.commit_then(batch, then)
     }
 
