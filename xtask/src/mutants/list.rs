@@ -244,8 +244,9 @@ pub(super) const MUTANTS: [Mutant; 50] = [
         "failed-write-ignored",
         "an error of the disk is not believed",
         KV_COMMIT,
-        "let stored = store_frame(writer);",
-        "let stored = if MUTANT { store_frame(writer).or(Ok(())) } else { store_frame(writer) };",
+        "let stored = store_frame(writer, frame.bytes());",
+        "let stored = store_frame(writer, frame.bytes());\n\
+         let stored = if MUTANT { stored.or(Ok(())) } else { stored };",
     ),
     sim(
         "new-segment-not-in-the-directory",

@@ -101,8 +101,14 @@ fn check_operations(survey: &Survey, report: &mut Report) {
 fn check_table(table: &Table, report: &mut Report) {
     let mut last_key: Vec<u8> = Vec::new();
     for place in table.blocks() {
-        let rows = table.block(place).map(|block| block.rows());
-        let rows = match rows {
+        let place = match place {
+            Ok(place) => place,
+            Err(error) => {
+                report.findings.push(Finding::of(table.path(), &error));
+                return;
+            }
+        };
+        let rows = match table.block(&place).map(|block| block.rows()) {
             Ok(Some(rows)) => rows,
             Ok(None) => {
                 let what = "a block does not parse".to_owned();

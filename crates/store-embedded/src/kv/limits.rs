@@ -50,8 +50,16 @@ pub const RESTART_INTERVAL: usize = 16;
 /// About one false positive in seventy for keys that are not there.
 pub const FILTER_BITS_PER_KEY: usize = 10;
 
-/// Blocks kept in memory for point reads.
-pub const CACHE_BYTES: usize = 8 * 1024 * 1024;
+/// Pages in which a filter is read: what one miss costs beside what a page's checksum costs all
+/// the time.
+pub const FILTER_PAGE_BYTES: usize = 4 * 1024;
+
+/// Pages in which an index is read, nearly: a page ends with a whole entry.
+pub const INDEX_PAGE_BYTES: usize = 4 * 1024;
+
+/// Blocks and pages kept in memory: one half for blocks, most of the other for filters, which make
+/// up for a hundred bytes of blocks with one of theirs.
+pub const CACHE_BYTES: usize = 16 * 1024 * 1024;
 
 /// Runs of similar size that are merged into one: each entry is rewritten about
 /// `log8(total / memtable)` times. With four, merging took a seventh of the processor time under

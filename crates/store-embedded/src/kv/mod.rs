@@ -104,7 +104,9 @@ mod segment;
 mod state;
 mod survey;
 mod table;
+mod table_file;
 mod table_format;
+mod table_index;
 mod table_writer;
 #[cfg(test)]
 mod tests;
@@ -147,7 +149,7 @@ pub struct Stats {
     pub table_bytes: u64,
     /// Their entries, removals included.
     pub table_entries: u64,
-    /// Memory their indexes and filters use.
+    /// Memory that is held for them, beside what the cache keeps of their pages.
     pub table_resident_bytes: usize,
     /// Memory the memtables use.
     pub memtable_bytes: usize,

@@ -56,7 +56,7 @@ pub struct Options {
     pub commit_bytes_max: usize,
     /// Memory of one memtable.
     pub memtable_bytes: usize,
-    /// Memory for blocks that were read.
+    /// Memory for blocks, filters and indexes that were read.
     pub cache_bytes: usize,
     /// Who flushes, merges and prepares segments.
     pub background: Background,

@@ -42,8 +42,8 @@ pub(super) fn salvage_table(
     id: u64,
     store_id: [u8; 16],
 ) -> Result<TableSalvage> {
-    match Table::open(disk, dir, id, store_id) {
-        Ok(table) => Ok(with_index(&table)),
+    match Table::open(disk, dir, id, store_id).and_then(|table| with_index(&table)) {
+        Ok(salvage) => Ok(salvage),
         Err(_) => Ok(without_index(&read_file(disk, &table_path(dir, id))?, id)),
     }
 }
@@ -82,10 +82,11 @@ pub(super) fn pieces(survey: &Survey) -> Vec<Piece<'_>> {
     pieces.into_iter().map(|(_, piece)| piece).collect()
 }
 
-fn with_index(table: &Table) -> TableSalvage {
+fn with_index(table: &Table) -> Result<TableSalvage> {
     let mut salvage = TableSalvage { rows: Vec::new(), lost: Vec::new() };
     for place in table.blocks() {
-        let rows = table.block(place).ok().and_then(|block| block.rows());
+        let place = place?;
+        let rows = table.block(&place).ok().and_then(|block| block.rows());
         match rows.filter(|rows| salvage.is_followed_by(rows)) {
             Some(rows) => salvage.rows.push(rows),
             None => {
@@ -94,7 +95,7 @@ fn with_index(table: &Table) -> TableSalvage {
             }
         }
     }
-    salvage
+    Ok(salvage)
 }
 
 /// Walks from block to block by their own lengths, and looks for the next sound one after a bad.

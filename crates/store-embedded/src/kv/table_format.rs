@@ -60,11 +60,36 @@ pub(super) struct BlockPlace {
     key_end: u32,
 }
 
-/// The last key of every block, in memory: about half a byte for each entry of the table.
+/// Places and last keys of blocks: of all, while a table is written; of a page, when it is read.
 #[derive(Debug, Default)]
 pub(super) struct Index {
     blocks: Vec<BlockPlace>,
     keys: Vec<u8>,
+}
+
+/// What the index says of one block.
+#[derive(Debug)]
+pub(super) struct IndexEntry<'a> {
+    pub(super) offset: u64,
+    pub(super) bytes: u32,
+    pub(super) entries: u32,
+    pub(super) last_key: &'a [u8],
+}
+
+impl<'a> IndexEntry<'a> {
+    /// Bytes of an entry before its key.
+    const HEAD: usize = 18;
+
+    /// The next entry, if all of it is there.
+    pub(super) fn read(fields: &mut Reader<'a>) -> Option<Self> {
+        let (offset, bytes, entries) = (fields.u64()?, fields.u32()?, fields.u32()?);
+        let key_len = fields.u16()? as usize;
+        Some(IndexEntry { offset, bytes, entries, last_key: fields.take(key_len)? })
+    }
+
+    pub(super) fn encoded_bytes(&self) -> usize {
+        IndexEntry::HEAD + self.last_key.len()
+    }
 }
 
 /// Where the table with this number lies.
@@ -113,17 +138,12 @@ impl Index {
         low
     }
 
-    /// The entries of all blocks.
-    pub(super) fn entries(&self) -> u64 {
-        self.blocks.iter().map(|block| u64::from(block.entries)).sum()
-    }
-
     pub(super) fn bytes(&self) -> usize {
         self.keys.len() + self.blocks.len() * size_of::<BlockPlace>()
     }
 
     pub(super) fn encode(&self) -> Vec<u8> {
-        let mut out = Vec::with_capacity(self.keys.len() + self.blocks.len() * 18);
+        let mut out = Vec::with_capacity(self.keys.len() + self.blocks.len() * IndexEntry::HEAD);
         for (number, block) in self.blocks.iter().enumerate() {
             let key = self.last_key(number);
             out.extend_from_slice(&block.offset.to_le_bytes());
@@ -135,21 +155,17 @@ impl Index {
         out
     }
 
-    /// `None` if the bytes are no index of blocks that lie back to back.
-    pub(super) fn decode(bytes: &[u8], blocks_bytes: u64) -> Option<Self> {
+    /// `None` if the bytes are no entries.
+    pub(super) fn decode(bytes: &[u8]) -> Option<Self> {
         let mut index = Index::default();
         let mut fields = Reader::new(bytes);
-        let mut expected = 0u64;
         while !fields.is_empty() {
-            let (offset, block_bytes, entries) = (fields.u64()?, fields.u32()?, fields.u32()?);
-            let key_len = fields.u16()? as usize;
-            if offset != expected {
-                return None;
-            }
-            expected = expected.checked_add(u64::from(block_bytes))?;
-            index.push(offset, block_bytes, entries, fields.take(key_len)?);
+            let entry = IndexEntry::read(&mut fields)?;
+            index.push(entry.offset, entry.bytes, entry.entries, entry.last_key);
         }
-        (expected == blocks_bytes).then_some(index)
+        index.blocks.shrink_to_fit();
+        index.keys.shrink_to_fit();
+        Some(index)
     }
 
     fn last_key(&self, block: usize) -> &[u8] {

@@ -118,7 +118,7 @@ impl TableWriter {
         self.end_block();
         let blocks_bytes = self.written + self.out.len() as u64;
         let index = self.index.encode();
-        let filter = self.filter.finish().as_bytes();
+        let filter = self.filter.finish();
         let bytes_before_footer = blocks_bytes + filter.len() as u64 + index.len() as u64;
         let meta = TableMeta {
             id: self.id,
@@ -135,12 +135,16 @@ impl TableWriter {
             blocks_bytes,
             filter_bytes: filter.len() as u64,
             index_bytes: index.len() as u64,
-            filter_checksum: crc32c::crc32c(filter),
+            filter_checksum: crc32c::crc32c(&filter),
             index_checksum: crc32c::crc32c(&index),
         };
-        self.out.extend_from_slice(filter);
-        self.out.extend_from_slice(&index);
-        self.out.extend_from_slice(&footer.encode(self.maker.store_id));
+        let footer = footer.encode(self.maker.store_id);
+        for part in [filter, index, footer] {
+            for chunk in part.chunks(WRITE_CHUNK_BYTES) {
+                self.out.extend_from_slice(chunk);
+                self.write_out(WRITE_CHUNK_BYTES)?;
+            }
+        }
         self.write_out(0)?;
         assert_eq!(self.written, meta.bytes, "the footer says how long the file is");
         self.publish(meta)

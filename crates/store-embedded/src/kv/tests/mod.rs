@@ -124,6 +124,27 @@ fn run_commits(kv: &Kv, count: usize) {
     }
 }
 
+/// Filters and indexes are read by the page: memory must not grow with what is only on the disk.
+#[test]
+fn a_table_takes_a_tenth_of_a_byte_for_each_entry_at_most() {
+    let options = Options { memtable_bytes: 64 << 20, segment_bytes: 8 << 20, ..small() };
+    let (kv, _) = Kv::open(dir(), options, Arc::new(FakeDisk::new())).expect("opens");
+    let key = |number: usize| format!("job-{number:09}");
+    for some in (0..50_000).collect::<Vec<_>>().chunks(10_000) {
+        let mut batch = WriteBatch::new();
+        some.iter().for_each(|number| batch.put(key(*number).as_bytes(), &[7; 100]));
+        kv.commit(&batch).expect("the disk is sound");
+    }
+    kv.compact().expect("merges");
+    let stats = kv.stats();
+    assert_eq!((stats.tables, stats.table_entries), (1, 50_000));
+    assert!(stats.table_resident_bytes < 5_000, "{} bytes", stats.table_resident_bytes);
+    for number in (0..50_000).step_by(7) {
+        assert!(kv.get(key(number).as_bytes()).expect("reads").is_some(), "{number}");
+        assert_eq!(kv.get(key(50_000 + number).as_bytes()).expect("reads"), None, "{number}");
+    }
+}
+
 /// It would hold on to whole segments of the log until the next so many commits.
 #[test]
 fn what_open_reads_back_is_written_out_unless_it_is_little() {
