@@ -31,6 +31,9 @@ const TURN_MAX: usize = 256;
 /// The same for what they caused, since one message may ask for a thousand things.
 const TURN_EFFECTS_MAX: usize = 512;
 
+/// What was caused by then is a group that is worth its sync: nobody is waited for.
+const GROUP_LARGE: usize = 256;
+
 /// How often finished jobs whose time is up are swept.
 const SWEEP_EVERY: Millis = Millis::from_secs(10);
 
@@ -151,11 +154,19 @@ impl Driver {
                 behind = Behind::More;
                 break;
             }
-            message = self.inbox.try_recv().ok();
+            message = self.inbox.try_recv().ok().or_else(|| self.late_comer(taken));
         }
         // Once for all of them: what becomes ready together is handed out together.
         self.shard.advance(now);
         self.pass_on(now, behind)
+    }
+
+    /// A message that is about to be sent. In a crowd, whoever has one may only be waiting for a
+    /// processor; where nobody is, this takes no time. Without it groups are half as large under
+    /// load, and each costs a sync.
+    fn late_comer(&self, taken: usize) -> Option<Message> {
+        let is_crowd = taken > 1 && self.shard.effects_waiting() < GROUP_LARGE;
+        is_crowd.then(std::thread::yield_now).and_then(|()| self.inbox.try_recv().ok())
     }
 
     /// The next message, or none when it is time for something.
