@@ -132,7 +132,9 @@ fn a_table_takes_a_tenth_of_a_byte_for_each_entry_at_most() {
     let key = |number: usize| format!("job-{number:09}");
     for some in (0..50_000).collect::<Vec<_>>().chunks(10_000) {
         let mut batch = WriteBatch::new();
-        some.iter().for_each(|number| batch.put(key(*number).as_bytes(), &[7; 100]));
+        for number in some {
+            batch.put(key(*number).as_bytes(), &[7; 100]);
+        }
         kv.commit(&batch).expect("the disk is sound");
     }
     kv.compact().expect("merges");
