@@ -57,14 +57,55 @@ pub(super) struct BlockPlace {
     pub(super) offset: u64,
     pub(super) bytes: u32,
     pub(super) entries: u32,
-    key_end: u32,
+}
+
+/// The last keys of blocks or of pages, in order, one behind the other.
+#[derive(Debug, Default)]
+pub(super) struct LastKeys {
+    keys: Vec<u8>,
+    ends: Vec<u32>,
+}
+
+impl LastKeys {
+    pub(super) fn push(&mut self, key: &[u8]) {
+        self.keys.extend_from_slice(key);
+        self.ends.push(self.keys.len() as u32);
+    }
+
+    /// The first that is not before `key`; one past the end if there is none.
+    pub(super) fn first_not_before(&self, key: &[u8]) -> usize {
+        let (mut low, mut high) = (0, self.ends.len());
+        while low < high {
+            let middle = usize::midpoint(low, high);
+            if self.get(middle) < key {
+                low = middle + 1;
+            } else {
+                high = middle;
+            }
+        }
+        low
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        self.keys.len() + self.ends.len() * size_of::<u32>()
+    }
+
+    pub(super) fn shrink_to_fit(&mut self) {
+        self.keys.shrink_to_fit();
+        self.ends.shrink_to_fit();
+    }
+
+    fn get(&self, number: usize) -> &[u8] {
+        let start = number.checked_sub(1).map_or(0, |before| self.ends[before]);
+        &self.keys[start as usize..self.ends[number] as usize]
+    }
 }
 
 /// Places and last keys of blocks: of all, while a table is written; of a page, when it is read.
 #[derive(Debug, Default)]
 pub(super) struct Index {
     blocks: Vec<BlockPlace>,
-    keys: Vec<u8>,
+    last_keys: LastKeys,
 }
 
 /// What the index says of one block.
@@ -116,8 +157,8 @@ impl TableMeta {
 
 impl Index {
     pub(super) fn push(&mut self, offset: u64, bytes: u32, entries: u32, last_key: &[u8]) {
-        self.keys.extend_from_slice(last_key);
-        self.blocks.push(BlockPlace { offset, bytes, entries, key_end: self.keys.len() as u32 });
+        self.last_keys.push(last_key);
+        self.blocks.push(BlockPlace { offset, bytes, entries });
     }
 
     pub(super) fn blocks(&self) -> &[BlockPlace] {
@@ -126,26 +167,18 @@ impl Index {
 
     /// The first block whose last key is not before `key`; one past the end if there is none.
     pub(super) fn block_for(&self, key: &[u8]) -> usize {
-        let (mut low, mut high) = (0, self.blocks.len());
-        while low < high {
-            let middle = usize::midpoint(low, high);
-            if self.last_key(middle) < key {
-                low = middle + 1;
-            } else {
-                high = middle;
-            }
-        }
-        low
+        self.last_keys.first_not_before(key)
     }
 
     pub(super) fn bytes(&self) -> usize {
-        self.keys.len() + self.blocks.len() * size_of::<BlockPlace>()
+        self.last_keys.bytes() + self.blocks.len() * size_of::<BlockPlace>()
     }
 
     pub(super) fn encode(&self) -> Vec<u8> {
-        let mut out = Vec::with_capacity(self.keys.len() + self.blocks.len() * IndexEntry::HEAD);
+        let mut out =
+            Vec::with_capacity(self.last_keys.bytes() + self.blocks.len() * IndexEntry::HEAD);
         for (number, block) in self.blocks.iter().enumerate() {
-            let key = self.last_key(number);
+            let key = self.last_keys.get(number);
             out.extend_from_slice(&block.offset.to_le_bytes());
             out.extend_from_slice(&block.bytes.to_le_bytes());
             out.extend_from_slice(&block.entries.to_le_bytes());
@@ -164,13 +197,8 @@ impl Index {
             index.push(entry.offset, entry.bytes, entry.entries, entry.last_key);
         }
         index.blocks.shrink_to_fit();
-        index.keys.shrink_to_fit();
+        index.last_keys.shrink_to_fit();
         Some(index)
-    }
-
-    fn last_key(&self, block: usize) -> &[u8] {
-        let start = block.checked_sub(1).map_or(0, |before| self.blocks[before].key_end);
-        &self.keys[start as usize..self.blocks[block].key_end as usize]
     }
 }
 

@@ -11,14 +11,13 @@ use super::cache::Cache;
 use super::error::Result;
 use super::limits::INDEX_PAGE_BYTES;
 use super::table_file::TableFile;
-use super::table_format::{BlockPlace, Footer, Index, IndexEntry};
+use super::table_format::{BlockPlace, Footer, Index, IndexEntry, LastKeys};
 
 /// The index of an open table.
 #[derive(Debug, Default)]
 pub(super) struct PagedIndex {
     pages: Vec<Page>,
-    /// The last key of every page, one behind the other.
-    keys: Vec<u8>,
+    last_keys: LastKeys,
     blocks: usize,
     entries: u64,
 }
@@ -30,7 +29,6 @@ struct Page {
     checksum: u32,
     /// The number of its first block.
     block: usize,
-    key_end: usize,
 }
 
 impl PagedIndex {
@@ -65,26 +63,7 @@ impl PagedIndex {
 
     /// Memory held while the table is open.
     pub(super) fn bytes(&self) -> usize {
-        self.keys.len() + self.pages.len() * size_of::<Page>()
-    }
-
-    fn last_key(&self, page: usize) -> &[u8] {
-        let start = page.checked_sub(1).map_or(0, |before| self.pages[before].key_end);
-        &self.keys[start..self.pages[page].key_end]
-    }
-
-    /// The first page whose last key is not before `key`.
-    fn page_for(&self, key: &[u8]) -> usize {
-        let (mut low, mut high) = (0, self.pages.len());
-        while low < high {
-            let middle = usize::midpoint(low, high);
-            if self.last_key(middle) < key {
-                low = middle + 1;
-            } else {
-                high = middle;
-            }
-        }
-        low
+        self.last_keys.bytes() + self.pages.len() * size_of::<Page>()
     }
 }
 
@@ -109,7 +88,7 @@ impl<'a> Places<'a> {
 
     /// The first block whose last key is not before `key`, with its number.
     pub(super) fn find(&mut self, key: &[u8]) -> Result<Option<(usize, BlockPlace)>> {
-        let number = self.index.page_for(key);
+        let number = self.index.last_keys.first_not_before(key);
         let Some(first) = self.index.pages.get(number).map(|page| page.block) else {
             return Ok(None);
         };
@@ -170,7 +149,7 @@ impl Opening {
     fn new(start: u64) -> Self {
         Opening {
             index: PagedIndex::default(),
-            page: Page { offset: start, bytes: 0, checksum: 0, block: 0, key_end: 0 },
+            page: Page { offset: start, bytes: 0, checksum: 0, block: 0 },
             last_key: Vec::new(),
             blocks_bytes: 0,
         }
@@ -202,17 +181,14 @@ impl Opening {
     }
 
     fn end_page(&mut self) {
-        self.index.keys.extend_from_slice(&self.last_key);
-        let key_end = self.index.keys.len();
+        self.index.last_keys.push(&self.last_key);
         let next = Page {
             offset: self.page.offset + u64::from(self.page.bytes),
             bytes: 0,
             checksum: 0,
             block: self.index.blocks,
-            key_end: 0,
         };
-        let ended = std::mem::replace(&mut self.page, next);
-        self.index.pages.push(Page { key_end, ..ended });
+        self.index.pages.push(std::mem::replace(&mut self.page, next));
     }
 
     fn finish(mut self) -> PagedIndex {
@@ -220,7 +196,7 @@ impl Opening {
             self.end_page();
         }
         self.index.pages.shrink_to_fit();
-        self.index.keys.shrink_to_fit();
+        self.index.last_keys.shrink_to_fit();
         self.index
     }
 }
