@@ -111,15 +111,16 @@ impl Engine {
         Ok(epoch)
     }
 
-    /// Gives the shard up, if this is still its epoch. Nothing is stored: after a restart no shard
-    /// is owned anyway.
+    /// Gives the shard up, if this is still its epoch. That is not stored: after a restart no
+    /// shard is owned anyway. How far the log goes is, since this is how an orderly end begins.
     pub(crate) fn release(&self, shard: ShardId, epoch: Epoch) -> Result<(), StoreError> {
         let _writer = self.writer();
         let mut state = self.shard_mut(shard)?;
         if state.epoch == epoch {
             state.owned = false;
         }
-        Ok(())
+        drop(state);
+        self.kv.vouch().map_err(failed("close the store"))
     }
 
     /// Commits what is in the writer's batch together with the shard's own record.

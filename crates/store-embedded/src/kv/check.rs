@@ -62,7 +62,7 @@ pub fn check(dir: &Path, disk: &dyn Disk) -> Result<Report> {
 }
 
 fn check_log(disk: &dyn Disk, dir: &Path, manifest: &Manifest, report: &mut Report) -> Result<()> {
-    let mut judge = Judge::new(manifest.flushed_sequence, manifest.first_segment);
+    let mut judge = Judge::new(manifest);
     let numbers = segment_numbers(disk, dir, manifest.first_segment)?;
     for number in &numbers {
         report.segments += 1;

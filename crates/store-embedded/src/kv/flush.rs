@@ -2,6 +2,7 @@
 
 use std::ops::Bound;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use hence_fail::{Point, reach};
 
@@ -151,6 +152,7 @@ impl State {
     ) -> Result<()> {
         let mut manifest = lock(&self.manifest);
         let mut next = manifest.clone();
+        next.durable_sequence = self.last_sequence.load(Ordering::Acquire);
         change(&mut next);
         next.write(&*self.disk, &self.dir)?;
         *manifest = next;

@@ -6,6 +6,7 @@
 //! ```text
 //! manifest:  magic 8 | version u32 | checksum u32 | body
 //! body:      store 16 | created u64 | flushed sequence u64 | first segment u64 | next table u64
+//!            | durable sequence u64, from version 2 on
 //!            | maker length u16 | maker | note length u32, all ones = none | note
 //!            | tables u32 | per table, newest first: id u64 | bytes u64 | entries u64
 //!              | removed u64 | first sequence u64 | last sequence u64 | expiring u64
@@ -24,7 +25,7 @@ use super::segment::read_file;
 use super::table_format::TableMeta;
 
 /// Raised with every change of this file's layout.
-pub(super) const MANIFEST_VERSION: u32 = 1;
+pub(super) const MANIFEST_VERSION: u32 = 2;
 
 const MAGIC: &[u8; 8] = b"HENCEMAN";
 const HEAD_BYTES: usize = 16;
@@ -42,6 +43,9 @@ pub(super) struct Manifest {
     /// The first segment that may hold later frames.
     pub(super) first_segment: u64,
     pub(super) next_table: u64,
+    /// The log was durable up to here when this was written: one that ends before it has lost
+    /// something.
+    pub(super) durable_sequence: u64,
     /// The note as of `flushed_sequence`.
     pub(super) note: Option<Bytes>,
     /// Newest first; of two tables that know a key the earlier in this list is right.
@@ -64,7 +68,7 @@ impl Manifest {
             let file = path.clone();
             return Err(Error::Version { file, found: version, supported: MANIFEST_VERSION });
         }
-        decode_body(body).ok_or_else(damaged)
+        decode_body(version, body).ok_or_else(damaged)
     }
 
     /// Replaces the manifest; it counts from the moment this returns.
@@ -88,9 +92,13 @@ impl Manifest {
         out.extend_from_slice(&MANIFEST_VERSION.to_le_bytes());
         out.extend_from_slice(&[0; 4]);
         out.extend_from_slice(&self.store_id);
-        for number in
-            [self.created_at_ms, self.flushed_sequence, self.first_segment, self.next_table]
-        {
+        for number in [
+            self.created_at_ms,
+            self.flushed_sequence,
+            self.first_segment,
+            self.next_table,
+            self.durable_sequence,
+        ] {
             out.extend_from_slice(&number.to_le_bytes());
         }
         out.extend_from_slice(&(self.made_by.len() as u16).to_le_bytes());
@@ -127,20 +135,22 @@ fn open_envelope(content: &[u8]) -> Option<(u32, &[u8])> {
     right.then_some((version, &content[HEAD_BYTES..]))
 }
 
-fn decode_body(body: &[u8]) -> Option<Manifest> {
+fn decode_body(version: u32, body: &[u8]) -> Option<Manifest> {
     let mut fields = Reader::new(body);
     let store_id = fields.array()?;
     let created_at_ms = fields.u64()?;
     let flushed_sequence = fields.u64()?;
     let first_segment = fields.u64()?;
     let next_table = fields.u64()?;
+    let durable_sequence = if version < 2 { flushed_sequence } else { fields.u64()? };
     let maker_len = fields.u16()? as usize;
     let made_by = String::from_utf8(fields.take(maker_len)?.to_vec()).ok()?;
     let note = match fields.u32()? {
         NO_NOTE => None,
         len => Some(Bytes::copy_from_slice(fields.take(len as usize)?)),
     };
-    if [flushed_sequence, first_segment, next_table].iter().any(|number| *number > NUMBER_MAX) {
+    let numbers = [flushed_sequence, first_segment, next_table, durable_sequence];
+    if numbers.iter().any(|number| *number > NUMBER_MAX) {
         return None;
     }
     let mut tables = Vec::new();
@@ -163,6 +173,7 @@ fn decode_body(body: &[u8]) -> Option<Manifest> {
         flushed_sequence,
         first_segment,
         next_table,
+        durable_sequence,
         note,
         tables,
     })

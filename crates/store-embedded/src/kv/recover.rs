@@ -132,6 +132,7 @@ fn read_or_create(disk: &Arc<dyn Disk>, dir: &Path, options: &Options) -> Result
         flushed_sequence: 0,
         first_segment: 1,
         next_table: 1,
+        durable_sequence: 0,
         note: None,
         tables: Vec::new(),
     };
@@ -191,7 +192,7 @@ struct Log {
 }
 
 fn replay(disk: &dyn Disk, dir: &Path, manifest: &Manifest, memtable_bytes: usize) -> Result<Log> {
-    let mut judge = Judge::new(manifest.flushed_sequence, manifest.first_segment);
+    let mut judge = Judge::new(manifest);
     let mut replayed = Replayed::default();
     let numbers = segment_numbers(disk, dir, manifest.first_segment)?;
     for number in &numbers {

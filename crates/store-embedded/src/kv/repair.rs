@@ -95,6 +95,8 @@ impl Repair<'_> {
         };
         segments.make(next_segment, None)?;
         manifest.first_segment = next_segment;
+        // What is lost was given up; it is not to be missed again.
+        manifest.durable_sequence = manifest.flushed_sequence;
         manifest.write(&**self.disk, self.dir)?;
         damaged.append(&mut damaged_segments);
         for path in damaged {
@@ -130,6 +132,7 @@ impl Repair<'_> {
             created_at_ms: 0,
             made_by: "repair".to_owned(),
             flushed_sequence: tables.iter().map(|table| table.last_sequence).max().unwrap_or(0),
+            durable_sequence: 0,
             first_segment: numbers.first().copied().unwrap_or(1),
             next_table: highest + 1,
             note: None,
@@ -259,6 +262,7 @@ impl Repair<'_> {
                 self.give_up(&image.path, range, None, None, why);
             }
         }
+        self.give_up_durable(manifest, expected);
         self.report.frames_kept = frames.len() as u64;
         let mut memtable = Memtable::default();
         for (sequence, (operations, note)) in frames {
@@ -284,6 +288,16 @@ impl Repair<'_> {
         for range in bad.drain(..) {
             let why = "records of the log are not valid";
             self.give_up(path, range, sequences.clone(), None, why);
+        }
+    }
+
+    /// What is missing behind the last valid frame, as far as it is known to have been durable.
+    fn give_up_durable(&mut self, manifest: &Manifest, expected: Option<u64>) {
+        let next = expected.unwrap_or(manifest.flushed_sequence + 1);
+        if next <= manifest.durable_sequence {
+            let lost = next..=manifest.durable_sequence;
+            let path = segment_path(self.dir, manifest.first_segment);
+            self.give_up(&path, 0..0, Some(lost), None, "the end of the log is missing");
         }
     }
 

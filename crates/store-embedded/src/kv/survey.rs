@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use super::bytes_io::last_written;
 use super::error::Error;
 use super::frame::{self, FRAME_ALIGN, Frame, Parsed};
+use super::manifest::Manifest;
 use super::segment::{SEGMENT_HEAD, SegmentImage, segment_path};
 
 /// What one segment holds.
@@ -81,10 +82,14 @@ impl Survey {
     }
 }
 
+/// Why an end that cannot be read is not the end of the log.
+const FOLLOWED: &str = "later segments were written to";
+
 /// Follows the sequence through the segments.
 #[derive(Debug)]
 pub(super) struct Judge {
     flushed_sequence: u64,
+    durable_sequence: u64,
     next_segment: u64,
     next_sequence: Option<u64>,
     torn: Option<TornTail>,
@@ -100,10 +105,11 @@ pub(super) struct Verdict {
 }
 
 impl Judge {
-    pub(super) fn new(flushed_sequence: u64, first_segment: u64) -> Self {
+    pub(super) fn new(manifest: &Manifest) -> Self {
         Judge {
-            flushed_sequence,
-            next_segment: first_segment,
+            flushed_sequence: manifest.flushed_sequence,
+            durable_sequence: manifest.durable_sequence,
+            next_segment: manifest.first_segment,
             next_sequence: None,
             torn: None,
             findings: Vec::new(),
@@ -113,23 +119,21 @@ impl Judge {
     /// The next segment in order of numbers.
     pub(super) fn take(&mut self, survey: &Survey) {
         self.expect_number(&survey.image.path, survey.image.number);
-        if !survey.frames.is_empty() {
-            self.torn_was_damage();
-        }
+        let path = &survey.image.path;
+        let mut bad = survey.bad.iter().peekable();
         for (offset, frame) in &survey.frames {
-            self.expect_sequence(&survey.image.path, *offset, frame.sequence);
-        }
-        let end = survey.end();
-        for bad in &survey.bad {
-            let file = survey.image.path.clone();
-            let (offset, bytes) = (bad.start as u64, bad.len() as u64);
-            if bad.start < end {
+            let mut gap = self.torn_was_damage(FOLLOWED);
+            while let Some(bad) = bad.next_if(|bad| bad.start < *offset) {
                 let what = "a record is not valid and valid ones follow".to_owned();
-                self.findings.push(Finding { file, offset, what });
-            } else {
-                self.torn_was_damage();
-                self.torn = Some(TornTail { file, offset, bytes });
+                self.findings.push(Finding { file: path.clone(), offset: bad.start as u64, what });
+                gap = true;
             }
+            self.expect_sequence(path, *offset, frame.sequence, gap);
+        }
+        for bad in bad {
+            self.torn_was_damage(FOLLOWED);
+            let (offset, bytes) = (bad.start as u64, bad.len() as u64);
+            self.torn = Some(TornTail { file: path.clone(), offset, bytes });
         }
     }
 
@@ -144,16 +148,8 @@ impl Judge {
     }
 
     pub(super) fn finish(mut self, dir: &Path) -> Verdict {
+        self.expect_durable(dir);
         let flushed_next = self.flushed_sequence + 1;
-        if let Some(next) = self.next_sequence.filter(|next| *next < flushed_next) {
-            let what = format!(
-                "the log ends with record {}, but the tables hold record {}",
-                next - 1,
-                self.flushed_sequence
-            );
-            let file = segment_path(dir, self.next_segment - 1);
-            self.findings.push(Finding { file, offset: SEGMENT_HEAD as u64, what });
-        }
         Verdict {
             next_sequence: self.next_sequence.unwrap_or(flushed_next).max(flushed_next),
             torn: self.torn,
@@ -169,8 +165,25 @@ impl Judge {
         self.next_segment = number + 1;
     }
 
-    fn expect_sequence(&mut self, path: &Path, offset: usize, sequence: u64) {
+    /// A record that was durable once is no torn tail.
+    fn expect_durable(&mut self, dir: &Path) {
+        let last = self.next_sequence.map_or(self.flushed_sequence, |next| next - 1);
+        let durable = self.durable_sequence;
+        if last >= durable {
+            return;
+        }
+        let known = format!("records up to {durable} were durable");
+        if !self.torn_was_damage(&known) && self.findings.is_empty() {
+            let file = segment_path(dir, self.next_segment - 1);
+            let what = format!("the log ends with record {last}, but {known}");
+            self.findings.push(Finding { file, offset: SEGMENT_HEAD as u64, what });
+        }
+    }
+
+    /// After a gap, which is named already, records are missing.
+    fn expect_sequence(&mut self, path: &Path, offset: usize, sequence: u64, gap: bool) {
         let right = match self.next_sequence {
+            Some(expected) if gap => sequence >= expected,
             Some(expected) => sequence == expected,
             // The first segment may begin with frames that are in tables already.
             None => sequence <= self.flushed_sequence + 1,
@@ -183,12 +196,12 @@ impl Judge {
         self.next_sequence = Some(sequence + 1);
     }
 
-    /// Something valid follows what looked like a torn tail, so it was not the tail.
-    fn torn_was_damage(&mut self) {
-        if let Some(torn) = self.torn.take() {
-            let what = "a record is not valid and later segments were written to".to_owned();
-            self.findings.push(Finding { file: torn.file, offset: torn.offset, what });
-        }
+    /// What looked like a torn tail was none, for this reason. Says whether there was one.
+    fn torn_was_damage(&mut self, why: &str) -> bool {
+        let Some(torn) = self.torn.take() else { return false };
+        let what = format!("a record is not valid and {why}");
+        self.findings.push(Finding { file: torn.file, offset: torn.offset, what });
+        true
     }
 }
 

@@ -10,9 +10,9 @@ use super::*;
 use crate::kv::check;
 use crate::kv::disk::RealDisk;
 
-const VERSION: &str = "v1";
+const VERSION: &str = "v2";
 /// Every version there ever was.
-const VERSIONS: &[&str] = &["v1"];
+const VERSIONS: &[&str] = &["v1", "v2"];
 
 const COMMITS: usize = 40;
 
