@@ -95,3 +95,10 @@ pub struct QueueView {
     /// When the oldest waiting job was due.
     pub oldest_ready: Option<crate::time::Timestamp>,
 }
+
+impl QueueView {
+    /// Whether it is as if nobody had ever spoken of it: no settings, and never a job.
+    pub fn is_blank(&self) -> bool {
+        self.settings == QueueSettings::default() && self.counts == Counts::default()
+    }
+}

@@ -39,7 +39,8 @@ impl Shard {
     }
 
     pub(super) fn list_queues(&self) -> Answer {
-        Answer::Queues(self.queue_ids.values().map(|at| view(&self.queues[*at])).collect())
+        let views = self.queue_ids.values().map(|at| view(&self.queues[*at]));
+        Answer::Queues(views.filter(|view| !view.is_blank()).collect())
     }
 
     pub(super) fn list_leases(&self, limit: usize) -> Answer {

@@ -249,10 +249,26 @@ fn queues_are_shown_with_what_they_hold() {
     let view = world.queue("q");
     assert_eq!((view.ready, view.in_memory, view.counts.pending), (1, 2, 2));
     assert_eq!(view.oldest_ready, Some(at(0)));
+    assert_eq!(queues(&mut world), ["q", "r"]);
+}
+
+/// A queue that was misspelt once stood in the list for good.
+#[test]
+fn a_queue_without_settings_that_never_had_a_job_is_not_listed() {
+    let mut world = world();
+    world.settings("typo", QueueSettings { concurrency: Some(2), ..settings() });
+    assert_eq!(queues(&mut world), ["typo"]);
+    world.settings("typo", settings());
+    assert_eq!(queues(&mut world), [""; 0]);
+    world.put(pull("typo//a"));
+    world.cancel("typo//a").expect("cancels");
+    assert_eq!(queues(&mut world), ["typo"], "its counts are worth a look");
+}
+
+fn queues(world: &mut World) -> Vec<String> {
     let reply = world.call(Request::ListQueues);
     let Ok(hence_core::effect::Answer::Queues(views)) = reply else { panic!("{reply:?}") };
-    let names: Vec<&str> = views.iter().map(|view| view.name.as_str()).collect();
-    assert_eq!(names, ["q", "r"]);
+    views.iter().map(|view| view.name.as_str().to_owned()).collect()
 }
 
 /// Those who waited to hear what the store has under their names were admitted while there was

@@ -20,7 +20,7 @@ fn shown(view: &QueueView) -> Response {
     app::json(StatusCode::OK, &QueueOut::from(view))
 }
 
-/// Shows all queues.
+/// Shows all queues that have settings or ever had a job.
 #[utoipa::path(
     get, path = "/v1/queues", tag = "queues", operation_id = "queues",
     responses((status = 200, description = "In order of name", body = QueuesOut<'_>))
@@ -42,7 +42,7 @@ pub(crate) async fn show(State(app): State<App>, request: Request) -> Result<Res
     Ok(shown(&app.client.queue(name_of(request.uri())?).await?))
 }
 
-/// Sets a queue's settings, whole.
+/// Sets a queue's settings, whole; `{}` takes them all away.
 #[utoipa::path(
     put, path = "/v1/queues/{name}", tag = "queues", operation_id = "put_queue",
     params(("name" = String, Path, description = "The queue")),
