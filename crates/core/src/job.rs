@@ -35,7 +35,8 @@ pub struct Job {
     pub timeout: Millis,
     /// It is not started after this instant any more.
     pub expires_at: Option<Timestamp>,
-    /// How long it can be looked at after it succeeded, was cancelled or expired.
+    /// How long it can be looked at after it succeeded, was cancelled or expired, at least; see
+    /// [`Job::keep_until`].
     pub retention: Millis,
     /// Whether the result of its success is kept as long as it is.
     pub keep_result: bool,
@@ -47,6 +48,18 @@ pub struct Job {
     pub occurrence: Option<Occurrence>,
     /// A digest of the request that made it, when that carried an idempotency key.
     pub fingerprint: Option<u64>,
+}
+
+impl Job {
+    /// Until when it is kept when it ends at this instant and is to be kept so long. The job is the
+    /// memory of its idempotency key: it stays until nobody repeats the request any more.
+    pub fn keep_until(&self, ended_at: Timestamp, retention: Millis) -> Timestamp {
+        let kept = ended_at.plus(retention);
+        match self.fingerprint {
+            Some(_) => kept.max(self.submitted_at.plus(limits::IDEMPOTENCY_KEPT)),
+            None => kept,
+        }
+    }
 }
 
 /// Bytes and what they are. Hence never looks inside.

@@ -45,6 +45,9 @@ pub const LEASE_MAX: Millis = Millis::from_secs(12 * 3600);
 pub const LEASE_MIN: Millis = Millis::new(100);
 /// How long a finished job is kept at most.
 pub const RETENTION_MAX: Millis = Millis::from_secs(10 * 366 * 24 * 3600);
+/// How long an idempotency key is remembered at least, from the submission on: a producer that
+/// was cut off repeats its request within the day, or not at all.
+pub const IDEMPOTENCY_KEPT: Millis = Millis::from_secs(24 * 3600);
 /// How far ahead a job may be due: beyond it a unit was mistaken.
 pub const DUE_AHEAD_MAX: Millis = Millis::from_secs(200 * 366 * 24 * 3600);
 /// Jobs handed out in one lease request.

@@ -264,7 +264,7 @@ impl Shard {
             at: now,
             reason: Some(cut_reason(reason)),
             result: None,
-            keep_until: now.plus(self.config.dead_retention),
+            keep_until: job.keep_until(now, self.config.dead_retention),
         });
         let (job, ended) = (Arc::clone(job), Some(ended));
         self.change(Change::JobFinished { job, progress, finish, ended, keep_payload: true });
@@ -282,7 +282,7 @@ impl Shard {
             at: now,
             reason: Some(Arc::from("it could not be started in time")),
             result: None,
-            keep_until: now.plus(job.retention),
+            keep_until: job.keep_until(now, job.retention),
         });
         let job = Arc::clone(job);
         self.change(Change::JobFinished { job, progress, finish, ended, keep_payload: false });
@@ -302,7 +302,7 @@ pub(super) fn success(job: &Job, now: Timestamp, result: Option<Payload>) -> Fin
         at: now,
         reason: None,
         result: result.filter(|_| job.keep_result),
-        keep_until: now.plus(job.retention),
+        keep_until: job.keep_until(now, job.retention),
     }
 }
 

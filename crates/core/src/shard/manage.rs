@@ -148,7 +148,7 @@ impl Shard {
             at: now,
             reason: None,
             result: None,
-            keep_until: now.plus(view.job.retention),
+            keep_until: view.job.keep_until(now, view.job.retention),
         });
         self.change(Change::JobFinished {
             job: Arc::clone(&view.job),

@@ -233,6 +233,9 @@ fn target(rng: &mut Rng) -> Target {
     }
 }
 
+/// Longer than any history: ledgers make some last for months.
+const RETENTION: Millis = Millis::new(300_000_000_000);
+
 fn submit(rng: &mut Rng, names: &Names) -> Step {
     let due_in = due_in(rng);
     let on_conflict = *rng.pick(&[
@@ -244,13 +247,12 @@ fn submit(rng: &mut Rng, names: &Names) -> Step {
     let retry = retry(rng);
     // With jitter, a retry could come before the expiry or not, as chance has it.
     let expires = retry.jitter_percent == 0 && rng.one_in(5);
-    let spec = JobSpec {
+    let mut spec = JobSpec {
         payload: payload(&"x".repeat(rng.below(9) as usize)),
         retry,
         timeout: ms(*rng.pick(&[10, 1_000, 30_000])),
         expires_after: expires.then(|| ms(*rng.pick(&[1, 100, 2_000]))),
-        // Longer than any history: ledgers make some last for months.
-        retention: if rng.one_in(3) { Millis::ZERO } else { ms(300_000_000_000) },
+        retention: if rng.one_in(3) { Millis::ZERO } else { RETENTION },
         key_on_failure: *rng.pick(&[
             KeyOnFailure::Block,
             KeyOnFailure::Block,
@@ -260,6 +262,10 @@ fn submit(rng: &mut Rng, names: &Names) -> Step {
         ..JobSpec::new(target(rng))
     };
     let fingerprint = rng.one_in(8).then(|| rng.below(2));
+    if fingerprint.is_some() {
+        // Or it would be forgotten within the history: its key is remembered for a day.
+        spec.retention = RETENTION;
+    }
     let name = name(rng, names);
     let due_at = crate::support::at(0);
     let submission = Submission { name, fresh_id: false, due_at, on_conflict, spec, fingerprint };

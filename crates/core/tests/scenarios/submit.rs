@@ -4,10 +4,12 @@ use hence_core::change::Change;
 use hence_core::effect::{Effect, Submitted};
 use hence_core::error::Rejection;
 use hence_core::input::{Input, Nack, Request};
+use hence_core::limits;
+use hence_core::shard::Config;
 use hence_core::time::Timestamp;
 
-use crate::support::draft::{Draft, pull, push};
-use crate::support::{World, at};
+use crate::support::draft::{Draft, ms, pull, push};
+use crate::support::{World, at, config};
 use crate::{tiny, world};
 
 #[test]
@@ -146,6 +148,50 @@ fn an_idempotency_key_means_the_same_request() {
         }
         let other = world.submit(new().fingerprint(2));
         assert_eq!(other, Err(Rejection::IdempotencyMismatch), "{standing}");
+    }
+}
+
+const DAY: i64 = limits::IDEMPOTENCY_KEPT.get() as i64;
+
+/// How the job `a`, which is due and expires after 50 ms, comes to its end.
+const ENDS: [(&str, Prepare); 4] = [
+    ("succeeded", |world| {
+        let token = world.take_one().lease.token;
+        world.ack(token).expect("it runs");
+    }),
+    ("dead", |world| {
+        let token = world.take_one().lease.token;
+        world.nack(token, Nack::Dead).expect("it runs");
+    }),
+    ("cancelled", |world| drop(world.cancel("a").expect("it waits"))),
+    ("expired", |world| {
+        world.at(world.now.as_millis() + 50);
+    }),
+];
+
+#[test]
+fn an_idempotency_key_is_remembered_for_a_day_whatever_the_retention() {
+    // The retention, and when the job is due. The last one ends when its day is over.
+    let rows = [(0, 0), (1_000, 0), (2 * DAY, 0), (0, DAY)];
+    for (end, finish) in ENDS {
+        for (retention, due) in rows {
+            let row = format!("{end}, kept {retention}, due {due}");
+            let kept = ms(retention as u64);
+            let mut world = World::new(Config { dead_retention: kept, ..config() });
+            let draft = || pull("a").due(due).expires(50).retention(kept.get()).fingerprint(1);
+            world.put(draft());
+            world.at(due);
+            finish(&mut world);
+            let ended = world.now.as_millis();
+            let until = DAY.max(ended + retention);
+            if until > ended {
+                world.at(until - 1);
+                assert_eq!(world.submit(draft()), Ok(Submitted::Kept), "{row}");
+                assert_eq!(world.state("a"), end, "{row}");
+            }
+            world.at(until);
+            assert_eq!(world.submit(draft()), Ok(Submitted::Created), "{row}");
+        }
     }
 }
 

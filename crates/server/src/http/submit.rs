@@ -82,11 +82,16 @@ pub(crate) struct RefusedOut {
 ///
 /// One job is answered with 201 when it is new, with 200 when one of the same name was kept or
 /// replaced. Many are answered with 207, each with its own status. With an `Idempotency-Key`, a
-/// repeated request is answered as the first one was, and nothing is done twice.
+/// repeated request is answered with the job that the first one made, and nothing is done twice.
 #[utoipa::path(
     post, path = "/v1/jobs", tag = "jobs", operation_id = "submit",
     params(("Idempotency-Key" = Option<String>, Header,
-        description = "Names the request, so that it can be repeated safely")),
+        description = "Names the request, so that it can be repeated safely. It is remembered \
+            within the queue and the key of the job, for as long as the job is kept and at least \
+            24 hours from its submission, whatever its `retention` says. It stands in for an `id` \
+            that is not given; with one, the job of that `id` is compared with the request. A \
+            repeated request is the same byte by byte, and answered with the job as it is now; \
+            another one with the same key is refused with 409")),
     request_body(
         content = SubmissionIn<'_>, description = "A job, or `{\"jobs\": [...]}` with up to 1000",
         examples(

@@ -127,6 +127,31 @@ async fn an_idempotency_key_makes_a_request_repeatable() {
 }
 
 #[tokio::test]
+async fn a_job_that_keeps_nothing_is_not_made_again_by_a_repeated_request() {
+    let api = Api::new().await;
+    let send = async || {
+        let request = axum::extract::Request::builder()
+            .method("POST")
+            .uri("/v1/jobs")
+            .header("idempotency-key", "r0")
+            .body(axum::body::Body::from(r#"{"retention":"0s"}"#))
+            .unwrap();
+        api.send(request).await
+    };
+    let first = send().await;
+    let token = token(&api.lease("default").await);
+    assert_eq!(api.post(&format!("/v1/leases/{token}/ack"), "").await.status, 204);
+    let day = hence_core::limits::IDEMPOTENCY_KEPT.get();
+    for (wait, status, how) in [(300, 200, "kept"), (day - 301, 200, "kept"), (1, 201, "created")] {
+        api.advance(wait);
+        let again = send().await;
+        assert_eq!((again.status, &again.json()["how"]), (status, &json!(how)), "after {wait} ms");
+        assert_eq!(again.json()["id"], first.json()["id"]);
+    }
+    api.end().await;
+}
+
+#[tokio::test]
 async fn pages_show_every_job_once() {
     let api = Api::new().await;
     for n in 0..5 {

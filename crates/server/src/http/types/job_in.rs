@@ -74,7 +74,8 @@ pub(crate) struct JobIn<'a> {
     /// Until when it may be started.
     #[schema(value_type = Option<when::InstantIn>)]
     expires_at: Option<Moment>,
-    /// How long it can be looked at after it ended; 1h when not given.
+    /// How long it can be looked at after it ended; 1h when not given. A job that came with an
+    /// Idempotency-Key is kept for 24 hours from its submission at least.
     #[schema(value_type = Option<when::SpanIn>)]
     retention: Option<Moment>,
     /// Whether the result of its success is kept as long as it is.
