@@ -41,7 +41,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let hence = Hence::builder(Arc::new(MemoryStore::new(1))).start().await?;
     let client = hence.client();
     let backoff = Backoff::Fixed(Millis::new(200));
-    let retry = RetryPolicy { backoff, ..RetryPolicy::default() };
+    let retry = RetryPolicy::new(backoff);
     let job = NewJob::http(&url).json(&"renew the subscription")?.retry(retry).keep_result();
     let added = client.add(job).await?;
     let ended = client.wait(added.view.job.name.clone(), Duration::from_secs(2)).await?;

@@ -24,12 +24,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let hence = TestHence::start(builder).await?;
 
     let day = Millis::from_secs(24 * 3600);
-    let policy = RetryPolicy {
-        backoff: Backoff::List(vec![day, day, day]),
-        jitter_percent: 0,
-        cap: day,
-        ..RetryPolicy::default()
-    };
+    let policy = RetryPolicy::new(Backoff::List(vec![day, day, day]));
     let job = NewJob::handler("remind")?.json(&"Ada")?.after(day).retry(policy);
     hence.client().add(job).await?;
 

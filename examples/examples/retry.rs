@@ -27,11 +27,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         .await?;
     let client = hence.client();
 
-    let policy = RetryPolicy {
-        max_attempts: 5,
-        backoff: Backoff::Fixed(Millis::new(100)),
-        ..RetryPolicy::default()
-    };
+    let backoff = Backoff::Fixed(Millis::new(100));
+    let policy = RetryPolicy { max_attempts: 5, ..RetryPolicy::new(backoff) };
     let added = client.add(NewJob::handler("moody")?.retry(policy)).await?;
     let name = added.view.job.name.clone();
     client.wait(name.clone(), Duration::from_secs(2)).await?.ok_or("it takes too long")?;

@@ -98,29 +98,29 @@ pub(crate) struct JobFlags {
 #[command(next_help_heading = "Retries")]
 #[expect(clippy::struct_field_names, reason = "the names of the flags are made from these")]
 pub(crate) struct RetryFlags {
-    /// Attempts in all, the first one included
+    /// Attempts in all, the first one included; 10 when not given
     #[arg(long, value_name = "COUNT")]
     pub(crate) retry_attempts: Option<u32>,
-    /// Always the same delay between attempts
+    /// Always the same delay between attempts, kept exactly
     #[arg(
         long,
         value_name = "SPAN",
         conflicts_with_all = ["retry_first", "retry_factor", "retry_delays"]
     )]
     pub(crate) retry_fixed: Option<String>,
-    /// The delay after the first failure; each further one is longer
+    /// The delay after the first failure, 1s when not given; each further one is longer
     #[arg(long, value_name = "SPAN", conflicts_with = "retry_delays")]
     pub(crate) retry_first: Option<String>,
-    /// How much longer each delay is than the one before
+    /// How much longer each delay is than the one before; 2 when not given
     #[arg(long, value_name = "FACTOR", conflicts_with = "retry_delays")]
     pub(crate) retry_factor: Option<f64>,
-    /// These delays in order, the last one again and again
+    /// These delays in order, kept exactly, the last one again and again
     #[arg(long, value_name = "SPANS", value_delimiter = ',')]
     pub(crate) retry_delays: Vec<String>,
-    /// No delay is longer than this
+    /// No delay is longer than this; 1h when not given
     #[arg(long, value_name = "SPAN")]
     pub(crate) retry_cap: Option<String>,
-    /// Lengthen each delay at random by up to so many per cent
+    /// Lengthen each delay at random by up to so many per cent; 10 when not given and delays grow
     #[arg(long, value_name = "PERCENT")]
     pub(crate) retry_jitter: Option<u8>,
     /// No attempt is started later than this after the job was first due

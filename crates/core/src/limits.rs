@@ -102,9 +102,12 @@ pub const PUSH_LEASE_GRACE: Millis = Millis::from_secs(5);
 pub const ATTEMPTS_DEFAULT: u32 = 10;
 /// Default first delay of the exponential back-off.
 pub const BACKOFF_FIRST_DEFAULT: Millis = Millis::from_secs(1);
-/// Default largest delay between attempts.
+/// Default growth of its delays, in per cent: each is twice the one before.
+pub const BACKOFF_FACTOR_PERCENT_DEFAULT: u32 = 200;
+/// Default largest delay between attempts, unless a longer one is spelled out.
 pub const BACKOFF_CAP_DEFAULT: Millis = Millis::from_secs(3600);
-/// Default jitter: enough to part a herd, little enough to stay predictable.
+/// Default jitter of the exponential back-off: enough to part a herd, little enough to stay
+/// predictable. Delays that are spelled out have none.
 pub const JITTER_PERCENT_DEFAULT: u8 = 10;
 /// Default grace of a tick, when its next one is not due before: long enough for a restart.
 pub const GRACE_DEFAULT: Millis = Millis::from_secs(60);

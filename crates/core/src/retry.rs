@@ -58,21 +58,28 @@ pub enum GiveUp {
 }
 
 impl Default for RetryPolicy {
+    /// Exponential. For other delays see [`RetryPolicy::new`]: this one's jitter is not theirs.
     fn default() -> Self {
-        RetryPolicy {
-            max_attempts: limits::ATTEMPTS_DEFAULT,
-            backoff: Backoff::Exponential {
-                first: limits::BACKOFF_FIRST_DEFAULT,
-                factor_percent: 200,
-            },
-            jitter_percent: limits::JITTER_PERCENT_DEFAULT,
-            cap: limits::BACKOFF_CAP_DEFAULT,
-            max_age: None,
-        }
+        RetryPolicy::new(Backoff::Exponential {
+            first: limits::BACKOFF_FIRST_DEFAULT,
+            factor_percent: limits::BACKOFF_FACTOR_PERCENT_DEFAULT,
+        })
     }
 }
 
 impl RetryPolicy {
+    /// These delays, and everything else by default. Delays that the producer spelled out are
+    /// kept exactly: no jitter lengthens them, and no cap that it never heard of cuts them.
+    pub fn new(backoff: Backoff) -> Self {
+        let jitter_percent = match &backoff {
+            Backoff::Exponential { .. } => limits::JITTER_PERCENT_DEFAULT,
+            Backoff::Fixed(_) | Backoff::List(_) => 0,
+        };
+        let cap = limits::BACKOFF_CAP_DEFAULT.max(backoff.longest_given());
+        let max_attempts = limits::ATTEMPTS_DEFAULT;
+        RetryPolicy { max_attempts, backoff, jitter_percent, cap, max_age: None }
+    }
+
     /// One attempt, no more.
     pub fn never() -> Self {
         RetryPolicy { max_attempts: 1, ..RetryPolicy::default() }
@@ -86,26 +93,24 @@ impl RetryPolicy {
         if self.jitter_percent > 100 {
             return Err(Rejection::out_of_range("retry.jitter_percent", 0, 100));
         }
-        let longest = match &self.backoff {
-            Backoff::Fixed(delay) => *delay,
-            Backoff::Exponential { first, factor_percent } => {
-                if !(100..=10_000).contains(factor_percent) {
-                    return Err(Rejection::out_of_range("retry.factor", 1, 100));
-                }
-                *first
+        match &self.backoff {
+            Backoff::Exponential { factor_percent, .. }
+                if !(100..=10_000).contains(factor_percent) =>
+            {
+                return Err(Rejection::out_of_range("retry.factor", 1, 100));
             }
-            Backoff::List(delays) => {
-                if delays.is_empty() || delays.len() > limits::RETRY_DELAYS_MAX {
-                    let max = limits::RETRY_DELAYS_MAX;
-                    return Err(Rejection::invalid(
-                        "retry.delays",
-                        alloc::format!("must hold between 1 and {max} delays"),
-                    ));
-                }
-                delays.iter().copied().max().unwrap_or_default()
+            Backoff::List(delays)
+                if delays.is_empty() || delays.len() > limits::RETRY_DELAYS_MAX =>
+            {
+                let max = limits::RETRY_DELAYS_MAX;
+                return Err(Rejection::invalid(
+                    "retry.delays",
+                    alloc::format!("must hold between 1 and {max} delays"),
+                ));
             }
-        };
-        if longest.max(self.cap) > limits::RETRY_DELAY_MAX {
+            Backoff::Fixed(_) | Backoff::Exponential { .. } | Backoff::List(_) => {}
+        }
+        if self.backoff.longest_given().max(self.cap) > limits::RETRY_DELAY_MAX {
             return Err(Rejection::out_of_range("retry delay", "0ms", limits::RETRY_DELAY_MAX));
         }
         Ok(())
@@ -153,6 +158,17 @@ impl RetryPolicy {
         let spread = delay.get().saturating_mul(u64::from(self.jitter_percent)) / 100;
         let extra = if spread == 0 { 0 } else { random % (spread + 1) };
         delay.plus(Millis::new(extra))
+    }
+}
+
+impl Backoff {
+    /// The longest delay that is spelled out.
+    fn longest_given(&self) -> Millis {
+        match self {
+            Backoff::Fixed(delay) => *delay,
+            Backoff::Exponential { first, .. } => *first,
+            Backoff::List(delays) => delays.iter().copied().max().unwrap_or_default(),
+        }
     }
 }
 
@@ -205,6 +221,29 @@ mod tests {
         ];
         for (policy, expected) in rows {
             assert_eq!(delays(&policy, expected.len() as u32), expected, "{policy:?}");
+        }
+    }
+
+    #[test]
+    fn delays_that_were_spelled_out_are_exact_by_default() {
+        let ms = Millis::new;
+        let (short, long) = (ms(1_000), limits::BACKOFF_CAP_DEFAULT.plus(ms(1)));
+        let growing = |first| Backoff::Exponential { first, factor_percent: 200 };
+        let rows: [(Backoff, u8, Millis); 6] = [
+            (Backoff::Fixed(short), 0, short),
+            (Backoff::Fixed(long), 0, long),
+            (Backoff::List(vec![short, long]), 0, short),
+            (Backoff::List(vec![long, short]), 0, long),
+            (growing(short), limits::JITTER_PERCENT_DEFAULT, short),
+            (growing(long), limits::JITTER_PERCENT_DEFAULT, long),
+        ];
+        for (backoff, jitter, first) in rows {
+            let policy = RetryPolicy::new(backoff);
+            assert_eq!(policy.jitter_percent, jitter, "{policy:?}");
+            let (earliest, latest) = (policy.jittered(first, 0), policy.jittered(first, u64::MAX));
+            assert_eq!(policy.delay_after(1), first, "{policy:?}");
+            assert_eq!(earliest == latest, jitter == 0, "{policy:?}");
+            assert_eq!(policy.check(), Ok(()), "{policy:?}");
         }
     }
 

@@ -184,7 +184,8 @@ impl NewJob {
         Ok(self)
     }
 
-    /// With this retry policy.
+    /// With this retry policy; the default one tries ten times, after a second and then twice as
+    /// long each time, at most an hour, with 10 % jitter. [`RetryPolicy::new`] takes other delays.
     #[must_use]
     pub fn retry(mut self, policy: RetryPolicy) -> Self {
         self.spec.retry = policy;

@@ -133,7 +133,7 @@ async fn p5_attempts_come_at_the_instants_of_the_policy() {
     let list = Backoff::List(seconds(&[1, 5]));
     let rows = [
         (every(MINUTE, 3), seconds(&[0, 60, 120])),
-        (retry(exponential, 4), seconds(&[0, 1, 4, 13])),
+        (RetryPolicy { jitter_percent: 0, ..retry(exponential, 4) }, seconds(&[0, 1, 4, 13])),
         (retry(list.clone(), 4), seconds(&[0, 1, 6, 11])),
         (
             RetryPolicy { max_age: Some(Millis::from_secs(6)), ..retry(list, 9) },

@@ -92,13 +92,13 @@ pub(crate) fn queue(name: &str) -> QueueName {
     QueueName::new(name).unwrap()
 }
 
-/// The same delay between attempts, without jitter.
+/// The same delay between attempts.
 pub(crate) fn every(delay: Millis, max_attempts: u32) -> RetryPolicy {
     retry(Backoff::Fixed(delay), max_attempts)
 }
 
 pub(crate) fn retry(backoff: Backoff, max_attempts: u32) -> RetryPolicy {
-    RetryPolicy { max_attempts, backoff, jitter_percent: 0, ..RetryPolicy::default() }
+    RetryPolicy { max_attempts, ..RetryPolicy::new(backoff) }
 }
 
 /// A worker's call that does not wait.

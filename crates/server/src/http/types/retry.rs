@@ -10,33 +10,37 @@ use utoipa::ToSchema;
 use crate::http::when::{self, Moment};
 
 /// When and how often a failed job is tried again. What is not given has its default: ten attempts,
-/// exponential from one second, doubling, at most an hour, 10 % jitter.
+/// exponential from one second, doubling, at most an hour, 10 % jitter. Delays that are spelled out
+/// (`delay`, `delays`) are kept exactly: without jitter, unless it is asked for.
 #[derive(Deserialize, ToSchema, Default)]
 #[serde(deny_unknown_fields)]
 #[schema(as = NewRetry)]
 pub(crate) struct RetryIn {
-    /// Attempts in all, the first one included.
+    /// Attempts in all, the first one included; 10 when not given.
     #[schema(example = 5)]
     max_attempts: Option<u32>,
-    /// How the delay grows; follows from the other fields when not given.
+    /// How the delay grows; follows from the other fields when not given, and is `exponential`
+    /// without any.
     backoff: Option<BackoffIn>,
     /// The delay of `fixed`.
     #[schema(value_type = Option<when::SpanIn>)]
     delay: Option<Moment>,
-    /// The first delay of `exponential`.
+    /// The first delay of `exponential`; 1s when not given.
     #[schema(value_type = Option<when::SpanIn>)]
     first: Option<Moment>,
-    /// How many times longer each delay of `exponential` is, 1 to 100.
+    /// How many times longer each delay of `exponential` is, 1 to 100; 2 when not given.
     factor: Option<f64>,
     /// The delays of `list`, in order; the last one is repeated.
     #[schema(value_type = Option<Vec<when::SpanIn>>)]
     delays: Option<Vec<Moment>>,
-    /// Each delay is lengthened by up to so many per cent, at random.
+    /// Each delay is lengthened by up to so many per cent, at random; when not given, 10 for
+    /// `exponential` and 0 for `fixed` and `list`.
     jitter_percent: Option<u8>,
-    /// No delay is longer than this.
+    /// No delay is longer than this, the jitter apart; when not given, an hour, or the longest
+    /// delay that is spelled out.
     #[schema(value_type = Option<when::SpanIn>)]
     cap: Option<Moment>,
-    /// No attempt is started later than this after the job was first due.
+    /// No attempt is started later than this after the job was first due; no bound when not given.
     #[schema(value_type = Option<when::SpanIn>)]
     max_age: Option<Moment>,
 }
@@ -57,23 +61,12 @@ pub(crate) enum BackoffIn {
 impl RetryIn {
     /// The core's policy, every number checked.
     pub(crate) fn into_policy(self) -> Result<RetryPolicy, Rejection> {
-        let base = RetryPolicy::default();
-        let backoff = self.backoff()?;
-        // A delay the producer spelled out is not cut by a cap it never heard of.
-        let longest = match &backoff {
-            Backoff::Fixed(delay) => *delay,
-            Backoff::Exponential { first, .. } => *first,
-            Backoff::List(delays) => delays.iter().copied().max().unwrap_or_default(),
-        };
-        let cap = match &self.cap {
-            Some(cap) => cap.span("retry.cap")?,
-            None => base.cap.max(longest),
-        };
+        let base = RetryPolicy::new(self.backoff()?);
         let policy = RetryPolicy {
             max_attempts: self.max_attempts.unwrap_or(base.max_attempts),
-            backoff,
+            backoff: base.backoff,
             jitter_percent: self.jitter_percent.unwrap_or(base.jitter_percent),
-            cap,
+            cap: self.cap.as_ref().map_or(Ok(base.cap), |cap| cap.span("retry.cap"))?,
             max_age: self.max_age.map(|age| age.span("retry.max_age")).transpose()?,
         };
         policy.check()?;
@@ -91,7 +84,9 @@ impl RetryIn {
                     Some(first) => first.span("retry.first")?,
                     None => limits::BACKOFF_FIRST_DEFAULT,
                 },
-                factor_percent: self.factor.map_or(Ok(200), percent)?,
+                factor_percent: self
+                    .factor
+                    .map_or(Ok(limits::BACKOFF_FACTOR_PERCENT_DEFAULT), percent)?,
             }),
             BackoffIn::List => match &self.delays {
                 Some(delays) => list(delays),
@@ -209,16 +204,19 @@ mod tests {
         let fixed = Backoff::Fixed(ms(5_000));
         let doubling = Backoff::Exponential { first: ms(1_000), factor_percent: 200 };
         let slow = Backoff::Exponential { first: ms(2_000), factor_percent: 150 };
+        let list = Backoff::List(vec![ms(1_000), ms(7_200_000)]);
         let rows = [
-            ("{}", doubling),
-            (r#"{"delay":"5s"}"#, fixed.clone()),
-            (r#"{"backoff":"fixed","delay":5}"#, fixed),
-            (r#"{"first":"2s","factor":1.5}"#, slow),
-            (r#"{"delays":["1s","7200s"]}"#, Backoff::List(vec![ms(1_000), ms(7_200_000)])),
+            ("{}", doubling, 10),
+            (r#"{"delay":"5s"}"#, fixed.clone(), 0),
+            (r#"{"backoff":"fixed","delay":5}"#, fixed.clone(), 0),
+            (r#"{"delay":5,"jitter_percent":10}"#, fixed, 10),
+            (r#"{"first":"2s","factor":1.5}"#, slow.clone(), 10),
+            (r#"{"first":"2s","factor":1.5,"jitter_percent":0}"#, slow, 0),
+            (r#"{"delays":["1s","7200s"]}"#, list, 0),
         ];
-        for (json, expected) in rows {
+        for (json, expected, jitter) in rows {
             let policy = policy(json).unwrap();
-            assert_eq!(policy.backoff, expected, "{json}");
+            assert_eq!((&policy.backoff, policy.jitter_percent), (&expected, jitter), "{json}");
             let shown = serde_json::to_string(&RetryOut::from(&policy)).unwrap();
             let again = self::policy(&shown).unwrap();
             assert_eq!(again, policy, "an answer can be sent back: {shown}");
