@@ -131,6 +131,11 @@ impl Job {
         name_words(&self.queue, self.key.as_deref(), &self.id)
     }
 
+    /// Since when it waits, when it is due then: nobody is late before it was submitted.
+    pub(crate) fn waits_since(&self, due_at: i64) -> i64 {
+        self.submitted_at.map_or(due_at, |submitted| due_at.max(submitted))
+    }
+
     /// When it ended.
     pub(crate) fn finished_at(&self) -> Option<i64> {
         self.finish.as_ref().map(|finish| finish.at)

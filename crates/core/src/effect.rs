@@ -12,7 +12,7 @@ use crate::input::Ticket;
 use crate::job::{Job, JobView, Lease};
 use crate::queue::QueueView;
 use crate::schedule::{ScheduleCheck, ScheduleState};
-use crate::time::Timestamp;
+use crate::time::{Millis, Timestamp};
 
 /// Something is to be done. Several a job are moved from hand to hand: what is large and rare in
 /// them is boxed.
@@ -86,6 +86,13 @@ pub struct Delivery {
     pub lease: Lease,
     /// When it was due.
     pub due_at: Timestamp,
+}
+
+impl Delivery {
+    /// How late it is.
+    pub fn late(&self, now: Timestamp) -> Millis {
+        now.since(self.job.waits_since(self.due_at))
+    }
 }
 
 /// What a request is answered with.

@@ -60,6 +60,11 @@ impl Job {
             None => kept,
         }
     }
+
+    /// Since when it waits to be handed out: nobody can have been late before it was submitted.
+    pub fn waits_since(&self, due_at: Timestamp) -> Timestamp {
+        due_at.max(self.submitted_at)
+    }
 }
 
 /// Bytes and what they are. Hence never looks inside.

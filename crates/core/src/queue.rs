@@ -92,7 +92,7 @@ pub struct QueueView {
     pub ready: u64,
     /// Jobs of the queue held in memory.
     pub in_memory: u64,
-    /// When the oldest waiting job was due.
+    /// Since when the oldest due job waits: its due time, or its submission if that came later.
     pub oldest_ready: Option<crate::time::Timestamp>,
 }
 

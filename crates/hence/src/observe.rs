@@ -15,7 +15,7 @@ use hence_core::time::Timestamp;
 pub enum Event<'a> {
     /// A fact is durable.
     Changed(&'a Change),
-    /// A job is being handed to its target; `now` against its due time is its lateness.
+    /// A job is being handed to its target, so late: [`Delivery::late`].
     Delivering {
         /// Which.
         delivery: &'a Delivery,
@@ -71,7 +71,7 @@ fn log(event: Event<'_>) {
             tracing::info!(
                 target: "hence::job", job = %job.name, number = job.number.0,
                 attempt = lease.attempt, token = %lease.token, holder = %lease.holder,
-                late_ms = now.since(delivery.due_at).get(), "delivering"
+                late_ms = delivery.late(now).get(), "delivering"
             );
         }
         Event::Committed { changes, took } => {

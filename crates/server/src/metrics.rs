@@ -84,7 +84,7 @@ const ROWS: [Row; 18] = [
         "hence_lateness_seconds",
         "histogram",
         "queue",
-        "Time between a job's due time and its delivery",
+        "Time between a job's due time, or its submission if that came later, and its delivery",
     ),
     Row("hence_commit_seconds", "histogram", "", "Time a commit to the store took"),
     Row("hence_commit_changes", "histogram", "", "Facts in one commit"),
@@ -382,7 +382,7 @@ impl Observer for Metrics {
                 Change::JobMoved { job, ended, .. } | Change::JobFinished { job, ended, .. },
             ) => self.attempt(&job.name.queue, ended.as_deref()),
             Event::Delivering { delivery, now } => {
-                let late = Duration::from_millis(now.since(delivery.due_at).get());
+                let late = Duration::from_millis(delivery.late(now).get());
                 self.queue(&delivery.job.name.queue).lateness.observe(late.as_secs_f64());
             }
             Event::Committed { changes, took } => {

@@ -67,7 +67,8 @@ struct Follower<'a> {
     state: String,
     due_at: i64,
     attempts_shown: usize,
-    /// When each attempt was due, as far as it was seen: the attempt's own record does not say.
+    /// Since when each attempt was waited for, as far as it was seen: the attempt's own record does
+    /// not say.
     dues: HashMap<u32, i64>,
 }
 
@@ -94,7 +95,7 @@ impl<'a> Follower<'a> {
             let value = self.api.get(&self.path(None)).await?;
             let job: Job = wire::read(value.clone())?;
             if let Some(first) = job.scheduled_for {
-                self.dues.entry(1).or_insert(first);
+                self.dues.entry(1).or_insert(job.waits_since(first));
             }
             self.show_attempts().await?;
             self.show_state(&job, &value)?;
@@ -131,7 +132,7 @@ impl<'a> Follower<'a> {
 
     fn show_state(&mut self, job: &Job, value: &Value) -> Result<(), Failure> {
         if job.state == "scheduled" || job.state == "ready" {
-            self.dues.insert(job.attempts + 1, job.due_at);
+            self.dues.insert(job.attempts + 1, job.waits_since(job.due_at));
         }
         if self.state == job.state && self.due_at == job.due_at {
             return Ok(());

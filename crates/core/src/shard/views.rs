@@ -4,12 +4,14 @@ use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use crate::change::Change;
+use crate::change::{Change, Place};
 use crate::effect::{Answer, Delivery};
 use crate::error::Rejection;
 use crate::id::{JobNumber, QueueName};
 use crate::limits;
 use crate::queue::{QueueSettings, QueueView};
+use crate::schedule::earlier;
+use crate::time::Timestamp;
 
 use super::Shard;
 use super::index::Queue;
@@ -32,14 +34,14 @@ impl Shard {
     /// A queue exists as soon as somebody speaks of it: an unknown one is empty and unlimited.
     pub(super) fn show_queue(&self, name: &QueueName) -> Answer {
         let view = match self.queue_ids.get(name) {
-            Some(at) => view(&self.queues[*at]),
-            None => view(&Queue::new(name.clone())),
+            Some(at) => self.queue_view(&self.queues[*at]),
+            None => self.queue_view(&Queue::new(name.clone())),
         };
         Answer::Queue(Box::new(view))
     }
 
     pub(super) fn list_queues(&self) -> Answer {
-        let views = self.queue_ids.values().map(|at| view(&self.queues[*at]));
+        let views = self.queue_ids.values().map(|at| self.queue_view(&self.queues[*at]));
         Answer::Queues(views.filter(|view| !view.is_blank()).collect())
     }
 
@@ -54,20 +56,34 @@ impl Shard {
         });
         Answer::Leases(leases.take(limit).collect())
     }
-}
 
-fn view(queue: &Queue) -> QueueView {
-    let lists = queue.ready.iter().chain([&queue.behind, &queue.parked]);
-    let oldest = lists.clone().filter_map(Sorted::first).min();
-    let ready = lists.map(|list| list.len() as u64).sum();
-    QueueView {
-        name: queue.name.clone(),
-        settings: queue.settings.clone(),
-        counts: queue.counts,
-        ready,
-        in_memory: ready
-            + (queue.waiting.len() + queue.holding.len()) as u64
-            + u64::from(queue.running),
-        oldest_ready: oldest.map(|place| place.due_at),
+    fn queue_view(&self, queue: &Queue) -> QueueView {
+        let lists = queue.ready.iter().chain([&queue.behind, &queue.parked]);
+        let oldest_ready = lists.clone().filter_map(|list| self.waits_since(list)).min();
+        let ready = lists.map(|list| list.len() as u64).sum();
+        QueueView {
+            name: queue.name.clone(),
+            settings: queue.settings.clone(),
+            counts: queue.counts,
+            ready,
+            in_memory: ready
+                + (queue.waiting.len() + queue.holding.len()) as u64
+                + u64::from(queue.running),
+            oldest_ready,
+        }
+    }
+
+    /// Since when the one of these due jobs waits that has waited longest. They are in the order of
+    /// their due times; where those lay in the past at the submission, the first need not be it.
+    fn waits_since(&self, list: &Sorted<Place>) -> Option<Timestamp> {
+        let mut oldest: Option<Timestamp> = None;
+        for place in list.iter().take(limits::OLDEST_LOOK_MAX) {
+            if oldest.is_some_and(|oldest| oldest <= place.due_at) {
+                break;
+            }
+            let since = self.jobs[place.number].job().waits_since(place.due_at);
+            oldest = earlier(oldest, Some(since));
+        }
+        oldest
     }
 }

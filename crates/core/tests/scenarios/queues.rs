@@ -5,6 +5,7 @@ use hence_core::effect::Effect;
 use hence_core::error::Rejection;
 use hence_core::input::{Input, Report, Request, Ticket};
 use hence_core::job::Submission;
+use hence_core::limits;
 use hence_core::queue::{QueueSettings, Rate};
 use hence_core::shard::Config;
 
@@ -269,6 +270,36 @@ fn queues(world: &mut World) -> Vec<String> {
     let reply = world.call(Request::ListQueues);
     let Ok(hence_core::effect::Answer::Queues(views)) = reply else { panic!("{reply:?}") };
     views.iter().map(|view| view.name.as_str().to_owned()).collect()
+}
+
+/// A job that was submitted after its due time is not late for the time before that.
+#[test]
+fn a_wait_begins_at_the_submission_when_the_due_time_had_passed() {
+    for (due, submitted, now, since) in
+        [(0, 0, 500, 0), (300, 0, 500, 300), (0, 400, 500, 400), (300, 400, 400, 400)]
+    {
+        let row = format!("due {due}, submitted {submitted}, looked at {now}");
+        let mut world = world();
+        world.at(submitted).put(pull("a").due(due));
+        world.at(now);
+        assert_eq!(world.queue("default").oldest_ready, Some(at(since)), "{row}");
+        assert_eq!(world.take_one().late(at(now)), ms((now - since) as u64), "{row}");
+    }
+}
+
+#[test]
+fn the_longest_wait_is_looked_for_among_so_many_jobs() {
+    let max = limits::OLDEST_LOOK_MAX;
+    for (before, since) in [(0, 5_000), (max - 1, 5_000), (max, 10_000)] {
+        let mut world = world();
+        world.put(pull("a").due(5_000));
+        world.at(10_000);
+        for nth in 0..before {
+            world.put(pull(&format!("b{nth}")).due(1));
+        }
+        let found = world.queue("default").oldest_ready;
+        assert_eq!(found, Some(at(since)), "behind {before} jobs that were due long ago");
+    }
 }
 
 /// Those who waited to hear what the store has under their names were admitted while there was

@@ -158,11 +158,14 @@ async fn stats_and_metrics_show_what_happened() {
     let api = Api::new().await;
     api.submit(r#"{"queue":"mail"}"#).await;
     api.submit(r#"{"queue":"mail","in":"1h"}"#).await;
+    // A job for a time that has passed is not late for what was before its submission.
+    api.submit(r#"{"queue":"old","time":1700000000}"#).await;
+    api.lease("old").await;
     let token = token(&api.lease("mail").await);
     assert_eq!(api.post(&format!("/v1/leases/{token}/ack"), "").await.status, 204);
     api.advance(5_000);
     let stats = api.get("/v1/stats").await.json();
-    assert_eq!(stats["counts"]["submitted"], 2);
+    assert_eq!(stats["counts"]["submitted"], 3);
     assert_eq!(stats["counts"]["succeeded"], 1);
     assert_eq!(stats["scheduled"], 1);
     assert_eq!(stats["store"]["engine"], "memory");
@@ -175,7 +178,8 @@ async fn stats_and_metrics_show_what_happened() {
         "hence_attempts_total{queue=\"mail\",end=\"succeeded\"} 1",
         "hence_jobs_finished_total{queue=\"mail\",outcome=\"succeeded\"} 1",
         "hence_lateness_seconds_count{queue=\"mail\"} 1",
-        "hence_http_requests_total{route=\"/v1/jobs\",status=\"201\"} 2",
+        "hence_lateness_seconds_sum{queue=\"old\"} 0.0",
+        "hence_http_requests_total{route=\"/v1/jobs\",status=\"201\"} 3",
         "hence_store_full 0",
     ] {
         assert!(metrics.contains(line), "{line} in\n{metrics}");

@@ -172,7 +172,7 @@ pub(crate) struct QueueOut<'a> {
     ready: u64,
     /// Jobs of the queue held in memory.
     in_memory: u64,
-    /// When the oldest waiting job was due.
+    /// Since when the oldest due job waits: its due time, or its submission if that came later.
     #[serde(skip_serializing_if = "Option::is_none")]
     oldest_ready: Option<Stamp>,
 }
