@@ -120,9 +120,16 @@ impl fmt::Debug for Millis {
     }
 }
 
+/// In the largest unit that leaves nothing over: `90s`, `2h`, `1500ms`. Can be read back.
 impl fmt::Display for Millis {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}ms", self.0)
+        const UNITS: [(u64, &str); 4] =
+            [(86_400_000, "d"), (3_600_000, "h"), (60_000, "m"), (1_000, "s")];
+        let whole = UNITS.iter().find(|(size, _)| self.0 > 0 && self.0.is_multiple_of(*size));
+        match whole {
+            Some((size, unit)) => write!(f, "{}{unit}", self.0 / size),
+            None => write!(f, "{}ms", self.0),
+        }
     }
 }
 
@@ -137,6 +144,15 @@ mod tests {
         assert_eq!(Timestamp::EPOCH.plus(Millis::new(u64::MAX)), Timestamp::MAX);
         assert_eq!(Timestamp::MIN.minus(Millis::new(1)), Timestamp::MIN);
         assert_eq!(Timestamp::EPOCH.since(Timestamp::from_millis(5)), Millis::ZERO);
+    }
+
+    #[test]
+    fn a_span_is_shown_in_its_largest_whole_unit() {
+        let rows = [(0, "0ms"), (999, "999ms"), (1_000, "1s"), (1_500, "1500ms"), (90_000, "90s")];
+        let long = [(60_000, "1m"), (7_200_000, "2h"), (86_400_000, "1d"), (86_401_000, "86401s")];
+        for (millis, text) in rows.into_iter().chain(long) {
+            assert_eq!(Millis::new(millis).to_string(), text);
+        }
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //! count.
 
 use alloc::boxed::Box;
+use alloc::format;
 use alloc::sync::Arc;
 
 use crate::change::Change;
@@ -18,6 +19,7 @@ use crate::retry::{GiveUp, Verdict};
 use crate::time::{Millis, Timestamp};
 
 use super::Shard;
+use super::index::Lane;
 
 /// An attempt that failed, and what is known about it.
 struct Failure {
@@ -180,7 +182,13 @@ impl Shard {
     }
 
     fn time_out(&mut self, now: Timestamp, number: JobNumber, random: u64) {
-        let (reason, retry_after, permanent) = (None, None, false);
+        let entry = &self.jobs[number];
+        let Some(lease) = &entry.lease else { return };
+        let reason = match entry.lane {
+            Lane::Pull => format!("the lease of worker {} ran out", lease.holder),
+            Lane::Push | Lane::Handler => format!("no answer within {}", entry.job().timeout),
+        };
+        let (reason, retry_after, permanent) = (Some(cut_reason(&reason)), None, false);
         let end = AttemptEnd::TimedOut;
         self.fail(now, number, &Failure { end, reason, retry_after, permanent, random });
     }

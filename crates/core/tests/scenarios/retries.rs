@@ -1,11 +1,12 @@
 //! What follows a failed attempt: exactly what the producer asked for.
 
 use hence_core::input::{Nack, Report};
-use hence_core::job::Outcome;
+use hence_core::job::{AttemptEnd, Outcome};
+use hence_core::limits;
 use hence_core::retry::{Backoff, RetryPolicy};
 
 use crate::support::World;
-use crate::support::draft::{every, ms, name, pull, push};
+use crate::support::draft::{every, handled, ms, name, pull, push};
 use crate::support::verbs::failed;
 use crate::world;
 
@@ -141,6 +142,43 @@ fn a_timeout_counts_as_a_failure() {
     world.report(token, Report::TimedOut);
     assert_eq!(world.state("a"), "dead");
     assert_eq!(world.queue("default").counts.failed, 2);
+}
+
+/// A push that timed out was dead because "the last attempt failed", and did not say how.
+#[test]
+fn a_timeout_says_what_ran_out() {
+    let reported: fn(&mut World) = |world| {
+        let token = world.delivery().lease.token;
+        world.report(token, Report::TimedOut);
+    };
+    let unreported: fn(&mut World) = |world| {
+        world.delivery();
+        world.at(500 + limits::PUSH_LEASE_GRACE.get() as i64);
+    };
+    let pulled: fn(&mut World) = |world| {
+        world.take_one();
+        world.at(1_000);
+    };
+    let rows = [
+        ("a push", push("a"), reported, "no answer within 500ms"),
+        ("a push whose target is silent", push("a"), unreported, "no answer within 500ms"),
+        ("a handler", handled("a"), reported, "no answer within 500ms"),
+        ("a worker", pull("a"), pulled, "the lease of worker worker ran out"),
+    ];
+    for (row, draft, time_out, reason) in rows {
+        let mut world = world();
+        world.handlers(&["h"]);
+        world.put(draft.timeout(500).retry(every(1, 1)));
+        time_out(&mut world);
+        let (_, attempt) = world.disk.attempts.last().expect("an attempt");
+        assert_eq!(
+            (attempt.end, attempt.reason.as_deref()),
+            (AttemptEnd::TimedOut, Some(reason)),
+            "{row}"
+        );
+        let dead = world.disk.finished_by_name(&name("a")).expect("kept");
+        assert_eq!(dead.finish.reason.as_deref(), Some(reason), "{row}");
+    }
 }
 
 #[test]

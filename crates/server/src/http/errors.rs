@@ -50,7 +50,7 @@ pub(crate) struct ProblemOut {
     #[schema(example = 422)]
     pub(crate) status: u16,
     /// What is wrong with this request.
-    #[schema(example = "timeout must be between 10ms and 86400000ms")]
+    #[schema(example = "timeout must be between 10ms and 1d")]
     detail: String,
     /// The field of the body, the parameter or the header that is wrong.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -149,14 +149,7 @@ pub(crate) fn duration(span: Millis) -> Duration {
 
 /// The shortest text that reads back as this span.
 pub(crate) fn span_text(span: Millis) -> String {
-    const UNITS: [(u64, &str); 4] =
-        [(86_400_000, "d"), (3_600_000, "h"), (60_000, "m"), (1_000, "s")];
-    let millis = span.get();
-    let whole = UNITS.iter().find(|(size, _)| millis > 0 && millis.is_multiple_of(*size));
-    match whole {
-        Some((size, unit)) => format!("{}{unit}", millis / size),
-        None => format!("{millis}ms"),
-    }
+    span.to_string()
 }
 
 fn seconds_to_millis(field: &'static str, seconds: f64) -> Result<Millis, Rejection> {
