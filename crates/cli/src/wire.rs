@@ -263,6 +263,10 @@ pub(crate) struct Queue {
     #[serde(default, deserialize_with = "some_instant")]
     pub(crate) oldest_ready: Option<i64>,
     #[serde(default)]
+    pub(crate) unregistered: u64,
+    #[serde(default)]
+    pub(crate) missing_handlers: Vec<String>,
+    #[serde(default)]
     paused_in: bool,
     #[serde(default)]
     paused_out: bool,

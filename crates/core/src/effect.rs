@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 
 use crate::change::{Change, Place};
 use crate::error::Rejection;
-use crate::id::{JobName, QueueName, ScheduleId, Token};
+use crate::id::{HandlerName, JobName, QueueName, ScheduleId, Token};
 use crate::input::Ticket;
 use crate::job::{Job, JobView, Lease};
 use crate::queue::QueueView;
@@ -72,6 +72,13 @@ pub enum Notice {
         before: Option<Timestamp>,
         /// When it is now.
         after: Option<Timestamp>,
+    },
+    /// A job is due and no handler of its name is registered. Said once, until it is handed out.
+    Unregistered {
+        /// Which job.
+        job: JobName,
+        /// Whom it waits for.
+        handler: HandlerName,
     },
 }
 

@@ -58,9 +58,11 @@ pub const LEASE_QUEUES_MAX: usize = 100;
 pub const SUBMIT_BATCH_MAX: usize = 1_000;
 /// Rows of one page of a list.
 pub const PAGE_MAX: usize = 1_000;
-/// Due jobs looked at to find the one that has waited longest: usually the first one is it, and a
-/// view of a queue must not walk over a backlog.
-pub const OLDEST_LOOK_MAX: usize = 1_000;
+/// Due jobs looked at one by one for the view of a queue: it must not walk over a backlog, and the
+/// first ones usually say it.
+pub const BACKLOG_LOOK_MAX: usize = 1_000;
+/// Missing handlers named in the view of a queue: enough to find the mistake.
+pub const MISSING_HANDLERS_MAX: usize = 10;
 /// Queues of one shard: each costs a little memory for ever.
 pub const QUEUES_MAX: usize = 10_000;
 /// Schedules of one shard.

@@ -1,7 +1,9 @@
 //! A queue's settings and its counts. Counts are kept with every change, never found by counting.
 
+use alloc::vec::Vec;
+
 use crate::error::Rejection;
-use crate::id::QueueName;
+use crate::id::{HandlerName, QueueName};
 use crate::time::Millis;
 
 /// What an operator decided about a queue. The default: open, unlimited.
@@ -94,6 +96,10 @@ pub struct QueueView {
     pub in_memory: u64,
     /// Since when the oldest due job waits: its due time, or its submission if that came later.
     pub oldest_ready: Option<crate::time::Timestamp>,
+    /// Due jobs in memory whose handler is not registered.
+    pub unregistered: u64,
+    /// The handlers they wait for, in order of name: some, if they are very many.
+    pub missing_handlers: Vec<HandlerName>,
 }
 
 impl QueueView {

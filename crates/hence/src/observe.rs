@@ -85,6 +85,9 @@ fn log(event: Event<'_>) {
             target: "hence::schedule", %schedule, %zones, before = ?before, after = ?after,
             "a new zone database moved the next tick"
         ),
+        Event::Noticed(Notice::Unregistered { job, handler }) => tracing::warn!(
+            target: "hence::job", %job, %handler, "no handler of this name is registered: waiting"
+        ),
         Event::StoreFull(false) => tracing::info!("the store has room again"),
         Event::StandingBy(Some(error)) => tracing::info!(%error, "standing by"),
         Event::StandingBy(None) => tracing::info!("taking over"),

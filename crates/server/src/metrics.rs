@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use hence::observe::{Event, Observer};
 use hence_core::change::Change;
+use hence_core::effect::Notice;
 use hence_core::id::QueueName;
 use hence_core::job::{AttemptEnd, AttemptRecord};
 use hence_core::ledger::Fate;
@@ -38,7 +39,7 @@ const CHANGES: [f64; 9] = [1.0, 4.0, 16.0, 64.0, 256.0, 1_024.0, 4_096.0, 16_384
 struct Row(&'static str, &'static str, &'static str, &'static str);
 
 /// The metrics of the server: name, type, labels, meaning.
-const ROWS: [Row; 18] = [
+const ROWS: [Row; 19] = [
     Row("hence_jobs_submitted_total", "counter", "queue", "Jobs accepted since the store was made"),
     Row("hence_deliveries_total", "counter", "queue", "Jobs handed out since the store was made"),
     Row(
@@ -80,6 +81,12 @@ const ROWS: [Row; 18] = [
     ),
     Row("hence_jobs_running", "gauge", "queue", "Jobs handed out and not ended"),
     Row("hence_jobs_dead", "gauge", "queue", "Dead jobs that wait for a human"),
+    Row(
+        "hence_jobs_unregistered_total",
+        "counter",
+        "queue",
+        "Jobs that were due and found no handler of their name, since the start of the process",
+    ),
     Row(
         "hence_lateness_seconds",
         "histogram",
@@ -183,6 +190,7 @@ pub struct Metrics {
     pending: Family<QueueLabel, Gauge<u64, AtomicU64>>,
     running: Family<QueueLabel, Gauge<u64, AtomicU64>>,
     dead: Family<QueueLabel, Gauge<u64, AtomicU64>>,
+    unregistered: Family<QueueLabel, Counter>,
     lateness: HistogramFamily<QueueLabel>,
     commit_seconds: Histogram,
     commit_changes: Histogram,
@@ -224,6 +232,7 @@ impl Default for Metrics {
             pending: Family::default(),
             running: Family::default(),
             dead: Family::default(),
+            unregistered: Family::default(),
             lateness: Family::new_with_constructor(seconds.clone()),
             commit_seconds: Histogram::new(SECONDS),
             commit_changes: Histogram::new(CHANGES),
@@ -264,6 +273,7 @@ impl Metrics {
         next!(self.pending);
         next!(self.running);
         next!(self.dead);
+        next!(self.unregistered);
         next!(self.lateness);
         next!(self.commit_seconds);
         next!(self.commit_changes);
@@ -402,7 +412,13 @@ impl Observer for Metrics {
                     self.tick_lateness.observe(late.as_secs_f64());
                 }
             }
-            Event::Changed(_) | Event::CommitFailed { .. } | Event::Noticed(_) => {}
+            Event::Noticed(Notice::Unregistered { job, .. }) => {
+                let queue = self.queue(&job.queue).label.clone();
+                self.unregistered.get_or_create(&QueueLabel { queue }).inc();
+            }
+            Event::Changed(_)
+            | Event::CommitFailed { .. }
+            | Event::Noticed(Notice::TickMoved { .. }) => {}
         }
     }
 }
@@ -453,6 +469,8 @@ mod tests {
             ready: 0,
             in_memory: 0,
             oldest_ready: None,
+            unregistered: 0,
+            missing_handlers: Vec::new(),
         }
     }
 
@@ -469,6 +487,8 @@ mod tests {
         // A family without members is not shown.
         let label = EndLabel { queue: Arc::from("mail"), end: end(AttemptEnd::Failed) };
         metrics.attempts.get_or_create(&label).inc();
+        let label = QueueLabel { queue: Arc::from("mail") };
+        metrics.unregistered.get_or_create(&label).inc();
         let record = OccurrenceRecord {
             schedule: hence_core::id::ScheduleId::new("s").unwrap(),
             first: hence_core::time::Timestamp::EPOCH,

@@ -1,5 +1,7 @@
 //! `hence doctor`: looks for what is wrong, and says what to do about it.
 
+use std::collections::BTreeSet;
+
 use clap::Args;
 use serde_json::{Value, json};
 
@@ -111,6 +113,7 @@ async fn examine(api: &Api) -> Result<Vec<Finding>, Failure> {
     let queues = wire::items(api.get(&Path::new("/v1/queues")).await?, "queues")?;
     let queues = queues.into_iter().map(wire::read).collect::<Result<Vec<Queue>, _>>()?;
     findings.push(oldest_ready(&queues, answered));
+    findings.push(handlers(&queues));
     findings.push(dead(&queues));
     findings.push(schedules(&stats));
     Ok(findings)
@@ -228,6 +231,25 @@ fn oldest_ready(queues: &[Queue], now: i64) -> Finding {
     Finding::ok("waiting", format!("the oldest ready job has waited {}", words::span(age)))
 }
 
+fn handlers(queues: &[Queue]) -> Finding {
+    let waiting: u64 = queues.iter().map(|queue| queue.unregistered).sum();
+    if waiting == 0 {
+        return Finding::ok("handlers", "no job waits for a handler that is not there");
+    }
+    let names: BTreeSet<&str> =
+        queues.iter().flat_map(|queue| &queue.missing_handlers).map(String::as_str).collect();
+    let names = names.into_iter().collect::<Vec<_>>().join(", ");
+    Finding::warn(
+        "handlers",
+        format!(
+            "{} cannot start, no such handler is registered: {names}",
+            words::count(waiting, "job")
+        ),
+        "register it in the program that runs the jobs (`hence serve` by itself has none), or \
+         cancel them and submit them for a URL or a worker",
+    )
+}
+
 fn dead(queues: &[Queue]) -> Finding {
     let total: u64 = queues.iter().map(|queue| queue.counts.dead).sum();
     if total == 0 {
@@ -287,6 +309,12 @@ mod tests {
         assert_eq!(oldest_ready(std::slice::from_ref(&calm), 100_000).mark, Mark::Ok);
         assert_eq!(oldest_ready(std::slice::from_ref(&stuck), 10_000).mark, Mark::Ok);
         assert_eq!(oldest_ready(std::slice::from_ref(&stuck), 100_000).mark, Mark::Warn);
+        assert_eq!(handlers(std::slice::from_ref(&stuck)).mark, Mark::Ok);
+        let lost = |name: &str| {
+            queue(json!({"name": name, "unregistered": 2, "missing_handlers": ["nope", name]}))
+        };
+        let found = handlers(&[calm.clone(), lost("b"), lost("c")]).found;
+        assert_eq!(found, "4 jobs cannot start, no such handler is registered: b, c, nope");
         assert_eq!(dead(&[calm, stuck]).found, "2 jobs failed for good");
         assert_eq!(versions(Some("99.0.0")).mark, Mark::Warn);
         assert_eq!(space(&json!({"store": {"full": true}})).mark, Mark::Fail);

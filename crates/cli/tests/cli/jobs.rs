@@ -148,6 +148,10 @@ fn the_doctor_finds_nothing_and_then_something() {
         found.contains("warn  dead: 1 job failed for good") && found.contains("fix: "),
         "{found}"
     );
+    server.ok(&["add", "--handler", "nope", "--id", "lost"]);
+    let found = server.ok(&["doctor"]);
+    let lost = "warn  handlers: 1 job cannot start, no such handler is registered: nope";
+    assert!(found.contains(lost), "{found}");
     let nobody = hence().args(["doctor", "--server", "http://127.0.0.1:1"]).output().unwrap();
     assert_eq!(nobody.status.code(), Some(4));
     assert!(text(&nobody.stdout).starts_with("fail  server:"));

@@ -315,6 +315,7 @@ impl Shard {
             state: JobState::Scheduled,
             seat: Seat::Waiting,
             lane: Lane::of(&job.target),
+            told: false,
         };
         self.jobs.insert(entry);
         if progress.holds_key {

@@ -6,7 +6,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use crate::change::{Change, LeaseGrant, Place};
-use crate::effect::{Answer, Delivery, Effect};
+use crate::effect::{Answer, Delivery, Effect, Notice};
 use crate::error::Rejection;
 use crate::id::{HandlerName, JobNumber, QueueName, Token, WorkerName};
 use crate::job::{JobState, Lease, Target};
@@ -208,7 +208,8 @@ impl Shard {
         // Applied one by one, so that the next choice sees it; persisted as one fact.
         self.apply_grant(token, &grants.holder, now, &grant);
         grants.leases.push(grant);
-        let entry = &self.jobs[number];
+        let Some(entry) = self.jobs.get_mut(number) else { return };
+        entry.told = false;
         if let Some(lease) = entry.lease.as_deref().cloned() {
             grants.deliveries.push(Delivery { job: Arc::clone(entry.job()), lease, due_at });
         }
@@ -239,6 +240,18 @@ impl Shard {
         }
         self.rise(number);
         self.sit(number, Seat::Parked);
+        self.tell_unregistered(number);
+    }
+
+    /// Says that nobody here can run the job. Once, though it is looked at again and again.
+    fn tell_unregistered(&mut self, number: JobNumber) {
+        let Some(entry) = self.jobs.get_mut(number).filter(|entry| !entry.told) else { return };
+        entry.told = true;
+        let job = entry.job();
+        if let Target::Handler(handler) = &job.target {
+            let (job, handler) = (job.name.clone(), handler.clone());
+            self.effects.push_back(Effect::Notice(Notice::Unregistered { job, handler }));
+        }
     }
 
     pub(super) fn unpark(&mut self, at: usize) {

@@ -39,6 +39,8 @@ pub(super) struct Entry {
     pub(super) state: JobState,
     pub(super) seat: Seat,
     pub(super) lane: Lane,
+    /// Whether it was said that its handler is not registered.
+    pub(super) told: bool,
 }
 
 const _: () = assert!(size_of::<Entry>() == 64, "a job in memory has not grown");

@@ -1,13 +1,15 @@
 //! Looking at queues and leases.
 
 use alloc::boxed::Box;
+use alloc::collections::BTreeSet;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use crate::change::{Change, Place};
 use crate::effect::{Answer, Delivery};
 use crate::error::Rejection;
-use crate::id::{JobNumber, QueueName};
+use crate::id::{HandlerName, JobNumber, QueueName};
+use crate::job::Target;
 use crate::limits;
 use crate::queue::{QueueSettings, QueueView};
 use crate::schedule::earlier;
@@ -70,14 +72,27 @@ impl Shard {
                 + (queue.waiting.len() + queue.holding.len()) as u64
                 + u64::from(queue.running),
             oldest_ready,
+            unregistered: queue.parked.len() as u64,
+            missing_handlers: self.missing_handlers(&queue.parked),
         }
+    }
+
+    /// Whom these parked jobs wait for.
+    fn missing_handlers(&self, parked: &Sorted<Place>) -> Vec<HandlerName> {
+        let mut names: BTreeSet<&HandlerName> = BTreeSet::new();
+        for place in parked.iter().take(limits::BACKLOG_LOOK_MAX) {
+            if let Target::Handler(name) = &self.jobs[place.number].job().target {
+                names.insert(name);
+            }
+        }
+        names.into_iter().take(limits::MISSING_HANDLERS_MAX).cloned().collect()
     }
 
     /// Since when the one of these due jobs waits that has waited longest. They are in the order of
     /// their due times; where those lay in the past at the submission, the first need not be it.
     fn waits_since(&self, list: &Sorted<Place>) -> Option<Timestamp> {
         let mut oldest: Option<Timestamp> = None;
-        for place in list.iter().take(limits::OLDEST_LOOK_MAX) {
+        for place in list.iter().take(limits::BACKLOG_LOOK_MAX) {
             if oldest.is_some_and(|oldest| oldest <= place.due_at) {
                 break;
             }

@@ -1,15 +1,16 @@
 //! Limits, pauses, handlers that are not there, a full store, a shutdown.
 
 use hence_core::change::Change;
-use hence_core::effect::Effect;
+use hence_core::effect::{Effect, Notice};
 use hence_core::error::Rejection;
+use hence_core::id::HandlerName;
 use hence_core::input::{Input, Report, Request, Ticket};
-use hence_core::job::Submission;
+use hence_core::job::{Submission, Target};
 use hence_core::limits;
 use hence_core::queue::{QueueSettings, Rate};
 use hence_core::shard::Config;
 
-use crate::support::draft::{handled, ms, pull, push};
+use crate::support::draft::{every, handled, ms, name, pull, push};
 use crate::support::verbs::{ids, schedule};
 use crate::support::{World, at, config};
 use crate::world;
@@ -187,6 +188,44 @@ fn registering_others_does_not_multiply_the_tries() {
     assert_eq!(after.since(next), ms(5_000));
 }
 
+/// Such a job was ready for ever, and nothing said why.
+#[test]
+fn a_job_without_its_handler_is_told_once_until_it_runs() {
+    let mut world = world();
+    world.put(handled("a").retry(every(100, 2)));
+    let handler = HandlerName::new("h").expect("a good name");
+    let told = Notice::Unregistered { job: name("a"), handler: handler.clone() };
+    for seconds in [5, 10, 15] {
+        world.at(seconds * 1_000).handlers(&["other"]);
+        assert_eq!(world.notices, std::slice::from_ref(&told), "after {seconds} s");
+    }
+    let view = world.queue("default");
+    assert_eq!((view.unregistered, view.missing_handlers), (1, vec![handler]));
+    world.handlers(&["h"]);
+    let view = world.queue("default");
+    assert_eq!((view.unregistered, view.missing_handlers), (0, vec![]));
+    let token = world.delivery().lease.token;
+    world.handlers(&[]);
+    world.fail(token);
+    world.at(16_000);
+    assert_eq!(world.notices, [told.clone(), told], "it was there, and is gone again");
+}
+
+#[test]
+fn so_many_missing_handlers_are_named() {
+    let mut world = world();
+    let max = limits::MISSING_HANDLERS_MAX;
+    for nth in 0..=max {
+        let mut draft = handled(&format!("j{nth}"));
+        let handler = HandlerName::new(&format!("h{nth:02}")).expect("a good name");
+        draft.0.spec.target = Target::Handler(handler);
+        world.put(draft);
+        let view = world.queue("default");
+        assert_eq!(view.unregistered, nth as u64 + 1);
+        assert_eq!(view.missing_handlers.len(), (nth + 1).min(max));
+    }
+}
+
 #[test]
 fn an_unregistered_handler_does_not_hold_up_others() {
     let mut world = world();
@@ -289,7 +328,7 @@ fn a_wait_begins_at_the_submission_when_the_due_time_had_passed() {
 
 #[test]
 fn the_longest_wait_is_looked_for_among_so_many_jobs() {
-    let max = limits::OLDEST_LOOK_MAX;
+    let max = limits::BACKLOG_LOOK_MAX;
     for (before, since) in [(0, 5_000), (max - 1, 5_000), (max, 10_000)] {
         let mut world = world();
         world.put(pull("a").due(5_000));

@@ -48,3 +48,22 @@ async fn nonsense_is_refused_by_name() {
     }
     api.end().await;
 }
+
+/// Such a job was ready for ever, and nothing said why.
+#[tokio::test]
+async fn a_job_without_its_handler_is_seen() {
+    let api = Api::new().await;
+    api.submit(r#"{"queue":"lost","target":{"handler":{"name":"nope"}}}"#).await;
+    for _ in 0..3 {
+        api.advance(5_000);
+        let queue = api.get("/v1/queues/lost").await.json();
+        assert_eq!(
+            (&queue["unregistered"], &queue["missing_handlers"]),
+            (&json!(1), &json!(["nope"]))
+        );
+    }
+    let metrics = String::from_utf8(api.get("/metrics").await.bytes).unwrap();
+    let line = "hence_jobs_unregistered_total{queue=\"lost\"} 1";
+    assert!(metrics.contains(line), "{line} in\n{metrics}");
+    api.end().await;
+}

@@ -1,6 +1,7 @@
 //! Queues on the wire.
 
 use hence_core::error::Rejection;
+use hence_core::id::HandlerName;
 use hence_core::queue::{Counts, QueueSettings, QueueView, Rate};
 use serde::{Deserialize, Deserializer, Serialize};
 use utoipa::ToSchema;
@@ -175,6 +176,11 @@ pub(crate) struct QueueOut<'a> {
     /// Since when the oldest due job waits: its due time, or its submission if that came later.
     #[serde(skip_serializing_if = "Option::is_none")]
     oldest_ready: Option<Stamp>,
+    /// Due jobs whose handler is not registered in the server.
+    unregistered: u64,
+    /// The handlers they wait for, up to 10.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    missing_handlers: Vec<&'a str>,
 }
 
 /// A rate in an answer.
@@ -250,6 +256,8 @@ impl<'a> From<&'a QueueView> for QueueOut<'a> {
             ready: view.ready,
             in_memory: view.in_memory,
             oldest_ready: view.oldest_ready.map(Stamp),
+            unregistered: view.unregistered,
+            missing_handlers: view.missing_handlers.iter().map(HandlerName::as_str).collect(),
         }
     }
 }
