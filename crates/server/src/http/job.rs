@@ -157,6 +157,8 @@ pub(crate) async fn wait(State(app): State<App>, request: Request) -> Result<Res
 }
 
 /// The payload of a job, byte by byte.
+///
+/// A job that succeeded, was cancelled or expired has none any more: the answer is empty.
 #[utoipa::path(
     get, path = "/v1/jobs/{id}/payload", tag = "jobs", operation_id = "payload",
     params(JobParams),
@@ -171,6 +173,8 @@ pub(crate) async fn payload(State(app): State<App>, request: Request) -> Result<
 }
 
 /// The kept result of a job, byte by byte.
+///
+/// Of what a URL answered these are the first 64 KiB at most: what is longer was cut there.
 #[utoipa::path(
     get, path = "/v1/jobs/{id}/result", tag = "jobs", operation_id = "result",
     params(JobParams),

@@ -65,7 +65,8 @@ pub(crate) struct JobIn<'a> {
     url: Option<String>,
     /// When and how often it is tried again.
     retry: Option<RetryIn>,
-    /// How long one attempt may take; 30s when not given.
+    /// How long one attempt may take; 30s when not given. For a worker that pulls it is the length
+    /// of its lease, unless it asks for another one or extends it.
     #[schema(value_type = Option<when::SpanIn>)]
     timeout: Option<Moment>,
     /// How long after its due time it may still be started.
@@ -78,7 +79,8 @@ pub(crate) struct JobIn<'a> {
     /// Idempotency-Key is kept for 24 hours from its submission at least.
     #[schema(value_type = Option<when::SpanIn>)]
     retention: Option<Moment>,
-    /// Whether the result of its success is kept as long as it is.
+    /// Whether the result of its success is kept as long as it is: the first 64 KiB of what a URL
+    /// answers, or up to 1 MiB from a worker.
     keep_result: Option<bool>,
     /// What happens when a job of the same name exists; `replace`, or `keep` with an
     /// Idempotency-Key or an id from content.

@@ -55,7 +55,8 @@ pub(crate) struct JobOut<'a> {
     /// The media type of the payload.
     #[serde(skip_serializing_if = "Option::is_none")]
     content_type: Option<&'a str>,
-    /// The length of the payload in bytes. Large ones are at `/v1/jobs/{id}/payload`.
+    /// The length of the payload in bytes. Large ones are at `/v1/jobs/{id}/payload`. A job that
+    /// has ended has none any more, unless it is dead.
     payload_size: usize,
     /// When and how often it is tried again.
     retry: RetryOut,
