@@ -74,11 +74,19 @@ pub(crate) struct Job {
     #[serde(default)]
     pub(crate) schedule: Option<String>,
     #[serde(default)]
+    pub(crate) waiting_for: Option<WaitingFor>,
+    #[serde(default)]
     pub(crate) lease: Option<Lease>,
     #[serde(default)]
     pub(crate) finish: Option<Finish>,
     #[serde(default)]
     pub(crate) understood: Option<Understood>,
+}
+
+/// What a due job waits for.
+#[derive(Debug, Clone, Deserialize)]
+pub(crate) struct WaitingFor {
+    pub(crate) detail: String,
 }
 
 /// What was understood by a time in words.

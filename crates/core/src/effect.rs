@@ -13,6 +13,7 @@ use crate::job::{Job, JobView, Lease};
 use crate::queue::QueueView;
 use crate::schedule::{ScheduleCheck, ScheduleState};
 use crate::time::{Millis, Timestamp};
+use crate::waiting::WaitingFor;
 
 /// Something is to be done. Several a job are moved from hand to hand: what is large and rare in
 /// them is boxed.
@@ -114,6 +115,8 @@ pub enum Answer {
     },
     /// A job, as it is now.
     Job(JobView),
+    /// What a job waits for, if it is due and waits.
+    WaitingFor(Option<WaitingFor>),
     /// Jobs handed out.
     Leased(Vec<Delivery>),
     /// A lease ends then.

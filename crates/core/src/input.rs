@@ -102,6 +102,8 @@ pub enum Request {
     Submit(Box<Submission>),
     /// Show a job.
     Show(JobName),
+    /// Say what a due job waits for.
+    Explain(JobName),
     /// Change a job that is not running.
     Edit {
         /// Which.

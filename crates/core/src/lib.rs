@@ -57,4 +57,5 @@ pub mod retry;
 pub mod schedule;
 pub mod shard;
 pub mod time;
+pub mod waiting;
 pub mod when;

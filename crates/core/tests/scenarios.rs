@@ -44,6 +44,7 @@ mod scenarios {
     mod retries;
     mod schedules;
     mod submit;
+    mod waiting;
     mod window;
 }
 

@@ -65,6 +65,9 @@ fn print_job(job: &Job, output: &Output) -> Result<(), Failure> {
         ("target", job.target.words()),
         ("attempts", format!("{} of {}", job.attempts, job.max_attempts())),
     ];
+    if let Some(why) = &job.waiting_for {
+        fields.insert(3, ("waits for", why.detail.clone()));
+    }
     if let Some(key) = &job.key {
         fields.insert(2, ("key", key.clone()));
     }

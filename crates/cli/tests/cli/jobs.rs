@@ -152,6 +152,8 @@ fn the_doctor_finds_nothing_and_then_something() {
     let found = server.ok(&["doctor"]);
     let lost = "warn  handlers: 1 job cannot start, no such handler is registered: nope";
     assert!(found.contains(lost), "{found}");
+    let shown = server.ok(&["show", "lost"]);
+    assert!(shown.contains("a handler called nope to be registered"), "{shown}");
     let nobody = hence().args(["doctor", "--server", "http://127.0.0.1:1"]).output().unwrap();
     assert_eq!(nobody.status.code(), Some(4));
     assert!(text(&nobody.stdout).starts_with("fail  server:"));

@@ -32,6 +32,7 @@ impl Shard {
         let answer = match request {
             Request::Submit(submission) => self.submit(now, submission, &subject),
             Request::Show(_) => self.existing(&subject).map(Answer::Job),
+            Request::Explain(_) => self.explain(now, &subject),
             Request::Edit { edit, .. } => self.edit(now, &subject, *edit),
             Request::Cancel(_) => self.cancel(now, &subject),
             Request::Complete { number, result, .. } => {

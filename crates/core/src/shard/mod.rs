@@ -344,6 +344,7 @@ impl Shard {
             Request::ListLeases { limit } => Ok(self.list_leases(limit)),
             Request::Submit(_)
             | Request::Show(_)
+            | Request::Explain(_)
             | Request::Edit { .. }
             | Request::Cancel(_)
             | Request::Complete { .. }
@@ -416,6 +417,7 @@ fn subject_of(request: &Request) -> Option<&JobName> {
     match request {
         Request::Submit(submission) => Some(&submission.name),
         Request::Show(name)
+        | Request::Explain(name)
         | Request::Edit { name, .. }
         | Request::Complete { name, .. }
         | Request::Cancel(name)

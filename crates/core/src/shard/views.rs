@@ -1,4 +1,4 @@
-//! Looking at queues and leases.
+//! Looking at queues, at leases, and at what a job waits for.
 
 use alloc::boxed::Box;
 use alloc::collections::BTreeSet;
@@ -14,10 +14,12 @@ use crate::limits;
 use crate::queue::{QueueSettings, QueueView};
 use crate::schedule::earlier;
 use crate::time::Timestamp;
+use crate::waiting::WaitingFor;
 
 use super::Shard;
-use super::index::Queue;
+use super::index::{Entry, Lane, Queue, Seat};
 use super::sorted::Sorted;
+use super::window::Subject;
 
 impl Shard {
     pub(super) fn put_queue(
@@ -45,6 +47,59 @@ impl Shard {
     pub(super) fn list_queues(&self) -> Answer {
         let views = self.queue_ids.values().map(|at| self.queue_view(&self.queues[*at]));
         Answer::Queues(views.filter(|view| !view.is_blank()).collect())
+    }
+
+    /// Why a job is not handed out.
+    pub(super) fn explain(&self, now: Timestamp, subject: &Subject) -> Result<Answer, Rejection> {
+        let why = match subject {
+            Subject::Here(number) => {
+                self.jobs.get(*number).and_then(|entry| self.waiting_for(now, entry))
+            }
+            Subject::Far(_, progress) => (progress.due_at <= now).then_some(WaitingFor::Turn),
+            Subject::Finished(..) => None,
+            Subject::Absent => return Err(Rejection::NoSuchJob),
+        };
+        Ok(Answer::WaitingFor(why))
+    }
+
+    fn waiting_for(&self, now: Timestamp, entry: &Entry) -> Option<WaitingFor> {
+        match entry.seat {
+            Seat::Waiting | Seat::Holding | Seat::Running => None,
+            Seat::BehindKey => {
+                let key = entry.job().name.key.clone()?;
+                let holder = self.keys.get(&(entry.at(), key))?.holder?;
+                let holder = self.job_of(self.jobs.get(holder)?);
+                Some(WaitingFor::Key(holder.name.id.clone()))
+            }
+            Seat::Parked => match &entry.job().target {
+                Target::Handler(name) => Some(WaitingFor::Handler(name.clone())),
+                Target::Http(_) | Target::Worker => None,
+            },
+            Seat::Ready => self.limit_on(now, entry),
+        }
+    }
+
+    /// What keeps a job whose turn it is from being started.
+    fn limit_on(&self, now: Timestamp, entry: &Entry) -> Option<WaitingFor> {
+        let queue = &self.queues[entry.at()];
+        if self.draining {
+            return Some(WaitingFor::Restart);
+        }
+        if queue.settings.paused_out {
+            return Some(WaitingFor::Resume);
+        }
+        if let Some(max) = queue.settings.concurrency.filter(|max| queue.running >= *max) {
+            return Some(WaitingFor::Concurrency(max));
+        }
+        if let Some(at) = queue.rate_alarm.filter(|at| *at > now) {
+            return Some(WaitingFor::Rate(at));
+        }
+        let full = match entry.lane {
+            Lane::Pull => return Some(WaitingFor::Worker),
+            Lane::Push => self.pushes_running >= self.config.pushes_max,
+            Lane::Handler => self.handlers_running >= self.config.handlers_max,
+        };
+        full.then_some(WaitingFor::Room)
     }
 
     pub(super) fn list_leases(&self, limit: usize) -> Answer {

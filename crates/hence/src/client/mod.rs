@@ -18,6 +18,7 @@ use hence_core::schedule::{
     OccurrenceRecord, Schedule, ScheduleCheck, ScheduleDraft, ScheduleState,
 };
 use hence_core::time::{Millis, Timestamp};
+use hence_core::waiting::WaitingFor;
 use hence_core::when::Forecast;
 use hence_store::{Capabilities, Cursor, Filter, LedgerRequest, ListRequest, Pressure, Store};
 
@@ -164,6 +165,14 @@ impl Client {
     /// Shows a job.
     pub async fn show(&self, name: JobName) -> Result<JobView, Error> {
         job(self.inner.mailbox.ask(Request::Show(name)).await?)
+    }
+
+    /// What a job waits for that is due; nothing when it is not, when it runs, or has ended.
+    pub async fn waiting_for(&self, name: JobName) -> Result<Option<WaitingFor>, Error> {
+        match self.inner.mailbox.ask(Request::Explain(name)).await? {
+            Answer::WaitingFor(why) => Ok(why),
+            other => unexpected(&other),
+        }
     }
 
     /// Changes a job that is not running.

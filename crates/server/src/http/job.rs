@@ -2,7 +2,9 @@
 
 use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
-use hence_core::job::{JobView, Payload};
+use hence_core::error::Rejection;
+use hence_core::job::{JobState, JobView, Payload};
+use hence_core::waiting::WaitingFor;
 use http::{HeaderValue, StatusCode, header};
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -20,7 +22,7 @@ fn shown(view: &JobView) -> Response {
     app::json(StatusCode::OK, &JobOut::whole(view))
 }
 
-/// Shows a job.
+/// Shows a job, and what it waits for if it is due.
 #[utoipa::path(
     get, path = "/v1/jobs/{id}", tag = "jobs", operation_id = "show",
     params(JobParams),
@@ -28,7 +30,23 @@ fn shown(view: &JobView) -> Response {
 )]
 pub(crate) async fn show(State(app): State<App>, request: Request) -> Result<Response, Problem> {
     let name = params::job_name(request.uri())?;
-    Ok(shown(&app.client.show(name).await?))
+    let view = app.client.show(name).await?;
+    let waiting_for = waiting_for(&app, &view).await?;
+    let mut answer = JobOut::whole(&view);
+    answer.waiting_for = waiting_for.as_ref().map(Into::into);
+    Ok(app::json(StatusCode::OK, &answer))
+}
+
+async fn waiting_for(app: &App, view: &JobView) -> Result<Option<WaitingFor>, Problem> {
+    let waits = matches!(view.state, JobState::Scheduled | JobState::Ready);
+    if !waits || view.progress.due_at > app.client.now() {
+        return Ok(None);
+    }
+    match app.client.waiting_for(view.job.name.clone()).await {
+        // It ended since it was shown, and nothing of it is kept.
+        Err(hence::Error::Rejected(Rejection::NoSuchJob)) => Ok(None),
+        answer => Ok(answer?),
+    }
 }
 
 /// Changes a job that is not running.

@@ -151,6 +151,25 @@ async fn a_job_that_keeps_nothing_is_not_made_again_by_a_repeated_request() {
     api.end().await;
 }
 
+/// `ready` alone says that a job is due, not what is in its way.
+#[tokio::test]
+async fn a_due_job_is_shown_with_what_it_waits_for() {
+    let api = Api::new().await;
+    let what = async || api.get("/v1/jobs/a").await.json()["waiting_for"]["what"].clone();
+    api.submit(r#"{"id":"a","in":"1s"}"#).await;
+    assert_eq!(what().await, json!(null), "its time has not come");
+    api.advance(1_000);
+    assert_eq!(what().await, "worker");
+    api.post("/v1/queues/default/pause", r#"{"out":true}"#).await;
+    assert_eq!(what().await, "resume");
+    let shown = api.get("/v1/jobs/a").await.json();
+    assert_eq!(shown["waiting_for"]["detail"], "its queue to be resumed");
+    api.post("/v1/queues/default/resume", "").await;
+    api.lease("default").await;
+    assert_eq!(what().await, json!(null), "it runs");
+    api.end().await;
+}
+
 #[tokio::test]
 async fn pages_show_every_job_once() {
     let api = Api::new().await;

@@ -3,6 +3,7 @@
 use hence::client::Added;
 use hence_core::effect::Submitted;
 use hence_core::job::{AttemptRecord, Finish, JobView, KeyOnFailure, Lease, OnUnknown};
+use hence_core::waiting::WaitingFor;
 use hence_core::when::Understood;
 use serde::Serialize;
 use serde_json::value::RawValue;
@@ -73,6 +74,9 @@ pub(crate) struct JobOut<'a> {
     key_on_failure: &'static str,
     /// What happens when nobody can say how an attempt ended.
     on_unknown: &'static str,
+    /// What it waits for when it is due and not handed out: only where one job is shown.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) waiting_for: Option<WaitingForOut>,
     /// Who runs it now.
     #[serde(skip_serializing_if = "Option::is_none")]
     lease: Option<LeaseOut<'a>>,
@@ -88,6 +92,24 @@ pub(crate) struct JobOut<'a> {
     /// What was understood by the time of this request, when it was in words.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) understood: Option<UnderstoodOut<'a>>,
+}
+
+/// What a due job waits for.
+#[derive(Serialize, ToSchema)]
+#[schema(as = WaitingFor)]
+pub(crate) struct WaitingForOut {
+    /// `turn`, `key`, `handler`, `restart`, `resume`, `concurrency`, `rate`, `worker` or `room`.
+    #[schema(example = "worker")]
+    what: &'static str,
+    /// The same for people.
+    #[schema(example = "a worker that pulls from its queue")]
+    detail: String,
+}
+
+impl From<&WaitingFor> for WaitingForOut {
+    fn from(why: &WaitingFor) -> Self {
+        WaitingForOut { what: why.as_str(), detail: why.to_string() }
+    }
 }
 
 /// The right to run a job until a moment.
@@ -174,6 +196,7 @@ impl<'a> JobOut<'a> {
             keep_result: job.keep_result,
             key_on_failure: key_on_failure(job.key_on_failure),
             on_unknown: on_unknown(job.on_unknown),
+            waiting_for: None,
             lease: view.lease.as_deref().map(LeaseOut::from),
             finish: view.finish.as_deref().map(FinishOut::from),
             schedule: job.occurrence.as_ref().map(|tick| tick.schedule.as_str()),
