@@ -358,15 +358,32 @@ impl Hence {
         settled.await.map_err(|_| Error::Stopped)
     }
 
+    /// From this call on it accepts nothing and hands out nothing; workers that wait for jobs are
+    /// sent home. What is under way may end: acks, nacks, extensions and reads are still answered.
+    /// Done when the last delivery has ended; the leases of workers that pull are not waited for,
+    /// since they outlive a restart. [`shutdown`](Hence::shutdown) must follow.
+    pub fn drain(&self) -> impl Future<Output = ()> + Send + use<> {
+        let drained = self.begin_drain();
+        async move {
+            // An error means that it has stopped: nothing is under way then.
+            drop(drained.await);
+        }
+    }
+
+    fn begin_drain(&self) -> oneshot::Receiver<()> {
+        reach(Point::StopDrain);
+        let (done, drained) = oneshot::channel();
+        // When nobody hears it, whoever waits learns it from `done` being gone.
+        drop(self.mailbox.send(Message::Drain(done)));
+        drained
+    }
+
     /// Stops: accepts nothing, hands out nothing, waits this long for deliveries under way, gives
     /// back what is left, makes everything durable, and ends the threads. A job given back is
     /// delivered again by the next start.
     pub async fn shutdown(self, grace: Duration) {
-        reach(Point::StopDrain);
-        let (done, mut drained) = oneshot::channel();
-        if self.mailbox.send(Message::Drain(done)).is_ok()
-            && timeout(grace, &mut drained).await.is_err()
-        {
+        let mut drained = self.begin_drain();
+        if timeout(grace, &mut drained).await.is_err() {
             self.dispatch.give_all_back();
             // The driver hears of each; when it has stopped, there is nothing to wait for.
             self.or_over(drained).await;

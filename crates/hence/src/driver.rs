@@ -58,8 +58,8 @@ pub(crate) struct Driver {
     /// Reads that the store has not answered yet.
     reading: usize,
     settling: Vec<oneshot::Sender<Option<Timestamp>>>,
-    /// Whoever waits for the last delivery to end.
-    draining: Option<oneshot::Sender<()>>,
+    /// Those who wait for the last delivery to end.
+    draining: Vec<oneshot::Sender<()>>,
     closing: bool,
 }
 
@@ -95,7 +95,7 @@ impl Driver {
             next_sweep,
             reading: 0,
             settling: Vec::new(),
-            draining: None,
+            draining: Vec::new(),
             closing: false,
         }
     }
@@ -233,7 +233,7 @@ impl Driver {
             Message::Settle(done) => self.settling.push(done),
             Message::Drain(done) => {
                 self.shard.take_in(now, Input::Drain);
-                self.draining = Some(done);
+                self.draining.push(done);
                 self.closing = true;
                 self.waiters.send_home();
             }
@@ -381,7 +381,7 @@ impl Driver {
 
     fn look_at_draining(&mut self, work: &mut Work) {
         if self.shard.deliveries_running() == 0 {
-            work.after.extend(self.draining.take().map(After::Drained));
+            work.after.extend(self.draining.drain(..).map(After::Drained));
         }
     }
 }

@@ -24,12 +24,12 @@ use crate::limits;
 pub(crate) struct Connections {
     builder: Arc<Builder<TokioExecutor>>,
     router: Router,
-    drain: Drain,
+    over: Drain,
 }
 
 impl Connections {
-    /// All with this router, until the drain.
-    pub(crate) fn new(router: Router, drain: Drain) -> Self {
+    /// All with this router, until it is over.
+    pub(crate) fn new(router: Router, over: Drain) -> Self {
         let mut builder = Builder::new(TokioExecutor::new());
         builder
             .http1()
@@ -47,7 +47,7 @@ impl Connections {
             .max_local_error_reset_streams(Some(limits::HTTP2_RESETS_MAX))
             .keep_alive_interval(Some(limits::HEAD_TIMEOUT * 3))
             .keep_alive_timeout(limits::HEAD_TIMEOUT);
-        Connections { builder: Arc::new(builder), router, drain }
+        Connections { builder: Arc::new(builder), router, over }
     }
 
     /// Serves a connection to its end.
@@ -56,7 +56,7 @@ impl Connections {
         stream: TcpStream,
         peer: SocketAddr,
     ) -> impl Future<Output = ()> + Send + 'static {
-        let (builder, drain) = (self.builder.clone(), self.drain.clone());
+        let (builder, over) = (self.builder.clone(), self.over.clone());
         let spoken = Arc::new(AtomicBool::new(false));
         let (router, heard) = (self.router.clone(), Arc::clone(&spoken));
         let service = ToRouter { router, peer: Peer(peer), spoken };
@@ -70,7 +70,7 @@ impl Connections {
             let ended = tokio::select! {
                 ended = connection.as_mut() => ended,
                 () = silence(&heard) => return,
-                () = drain.begun() => {
+                () = over.begun() => {
                     connection.as_mut().graceful_shutdown();
                     connection.await
                 }

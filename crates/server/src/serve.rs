@@ -25,6 +25,10 @@ use crate::metrics::Metrics;
 /// at once would only burn a core.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
+/// What is kept of the grace for requests that are under way when the deliveries' time is over: the
+/// answer to an ack needs a sync and a way back, no more.
+const LAST_ANSWERS_MAX: Duration = Duration::from_millis(500);
+
 /// Why there is no server.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
@@ -115,24 +119,39 @@ impl Server {
         self.hence.client()
     }
 
-    /// Serves until `stop` is done. Then: accepts nothing, ends long polls, finishes requests, and
-    /// shuts the library down; all within the grace, counted once.
+    /// Serves until `stop` is done. Then nothing new is begun and long polls end, but whoever holds
+    /// a job can still say what became of it, until the last delivery of ours has ended. Then it
+    /// takes no connection, finishes requests, and shuts the library down; all within the grace,
+    /// counted once.
     pub async fn run(self, stop: impl Future<Output = ()>) {
         let places = self.places;
-        let connections = Connections::new(router(self.app.clone()), self.app.drain.clone());
+        let (farewell, over) = drain();
+        let connections = Connections::new(router(self.app.clone()), over);
         accept_until(stop, &self.listener, &connections, &places).await;
-        drop(self.listener);
-        reach(Point::ServeDrain);
         let watch = Stopwatch::start();
         tracing::info!("shutting down");
+        // The library first: whoever hears the switch finds it drained.
+        let drained = self.hence.drain();
         self.switch.begin();
+        let drained = tokio::time::timeout(for_deliveries(self.grace), drained);
+        // Those that are not done in time are given back by the shutdown.
+        drop(accept_until(drained, &self.listener, &connections, &places).await);
+        drop(self.listener);
+        reach(Point::ServeDrain);
+        farewell.begin();
+        let left = || self.grace.saturating_sub(watch.elapsed());
         let all = u32::try_from(self.connections_max).unwrap_or(u32::MAX);
-        if tokio::time::timeout(self.grace, places.acquire_many(all)).await.is_err() {
+        if tokio::time::timeout(left(), places.acquire_many(all)).await.is_err() {
             tracing::warn!("some connections did not end in time and are cut");
         }
-        self.hence.shutdown(self.grace.saturating_sub(watch.elapsed())).await;
+        self.hence.shutdown(left()).await;
         tracing::info!("shut down");
     }
+}
+
+/// How much of the grace deliveries may use.
+fn for_deliveries(grace: Duration) -> Duration {
+    grace.saturating_sub(LAST_ANSWERS_MAX.min(grace / 10))
 }
 
 /// Tells whoever asks that the library starts, until it has.
@@ -189,5 +208,18 @@ fn admit(connections: &Connections, places: &Arc<Semaphore>, stream: TcpStream, 
             });
         }
         Err(_) => crate::connection::turn_away(stream),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_answers_have_a_part_of_the_grace() {
+        for (grace_ms, expected_ms) in [(0, 0), (1_000, 900), (10_000, 9_500), (60_000, 59_500)] {
+            let left = for_deliveries(Duration::from_millis(grace_ms));
+            assert_eq!(left, Duration::from_millis(expected_ms), "{grace_ms}");
+        }
     }
 }

@@ -2,14 +2,16 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that unwraps fails with a line number")]
 
+use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
 use hence_server::config::Layer;
 use hence_server::{Config, ServeError, Server};
 use hence_store::memory::MemoryStore;
+use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
+use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
@@ -198,4 +200,128 @@ async fn at_the_end_long_polls_are_answered_and_no_connection_is_taken() {
     let answer = read_all(&mut waiting).await;
     assert!(answer.starts_with("HTTP/1.1 200") || answer.starts_with("HTTP/1.1 503"), "{answer}");
     assert!(TcpStream::connect(address).await.is_err(), "it still listens");
+}
+
+/// A receiver of pushes that answers when it is told to.
+struct Receiver(TcpListener);
+
+impl Receiver {
+    async fn bind() -> Self {
+        Receiver(TcpListener::bind("127.0.0.1:0").await.unwrap())
+    }
+
+    fn url(&self) -> String {
+        format!("http://{}/", self.0.local_addr().unwrap())
+    }
+
+    /// The push, once its first bytes are here.
+    async fn push(&self) -> TcpStream {
+        let (push, _) = within(self.0.accept()).await.unwrap();
+        within(push.readable()).await.unwrap();
+        push
+    }
+}
+
+async fn within<T>(future: impl Future<Output = T>) -> T {
+    tokio::time::timeout(Duration::from_secs(20), future).await.expect("too late")
+}
+
+fn post(path: &str, body: &str) -> String {
+    format!(
+        "POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-length: {}\r\n\r\n{body}",
+        body.len()
+    )
+}
+
+/// Asks on a connection that stays open; the status, and the body.
+async fn ask(stream: &mut TcpStream, request: &str) -> (u16, Value) {
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut bytes = Vec::new();
+    loop {
+        let text = String::from_utf8_lossy(&bytes).to_lowercase();
+        if let Some((head, body)) = text.split_once("\r\n\r\n") {
+            let length = head.split_once("content-length: ").map_or(0, |(_, rest)| {
+                rest.lines().next().unwrap_or_default().parse::<usize>().unwrap()
+            });
+            if body.len() >= length {
+                let status = head.split(' ').nth(1).unwrap().parse().unwrap();
+                return (status, serde_json::from_str(body).unwrap_or_default());
+            }
+        }
+        assert_ne!(within(stream.read_buf(&mut bytes)).await.unwrap(), 0, "cut: {text}");
+    }
+}
+
+#[tokio::test]
+async fn while_a_push_is_under_way_workers_can_still_say_what_they_did() {
+    let server = start(&[("shutdown_grace", "10m")]).await;
+    let receiver = Receiver::bind().await;
+    let (mut old, mut polling) = (server.connect().await, server.connect().await);
+    for id in ["done", "undone", "longer"] {
+        let job = format!(r#"{{"id":"{id}","queue":"pulled"}}"#);
+        assert_eq!(ask(&mut old, &post("/v1/jobs", &job)).await.0, 201);
+    }
+    let lease = r#"{"queue":"pulled","max":3,"worker":"w","lease":"1m"}"#;
+    let (_, leased) = ask(&mut old, &post("/v1/leases", lease)).await;
+    let leases = |n: usize, verb: &str| {
+        format!("/v1/leases/{}/{verb}", leased["jobs"][n]["token"].as_str().unwrap())
+    };
+    let push_job = format!(r#"{{"url":"{}"}}"#, receiver.url());
+    assert_eq!(ask(&mut old, &post("/v1/jobs", &push_job)).await.0, 201);
+    let mut push = receiver.push().await;
+    polling
+        .write_all(post("/v1/leases", r#"{"queue":"none","wait":"5m"}"#).as_bytes())
+        .await
+        .unwrap();
+    server.stop.send(()).unwrap();
+    // Its answer is the signal: from here on the server drains.
+    within(polling.readable()).await.unwrap();
+
+    let get = |path: &str| format!("GET {path} HTTP/1.1\r\nhost: localhost\r\n\r\n");
+    let rows = [
+        (get("/ready"), 503, "draining"),
+        (post("/v1/jobs", "{}"), 503, "/docs/errors#draining"),
+        (post("/v1/leases", r#"{"queue":"none"}"#), 503, "/docs/errors#draining"),
+        (post(&leases(0, "extend"), r#"{"lease":"2m"}"#), 200, ""),
+        (get("/v1/jobs/done?queue=pulled"), 200, ""),
+    ];
+    let mut new = TcpStream::connect(server.address).await.unwrap();
+    for stream in [&mut old, &mut new] {
+        for (request, status, said) in &rows {
+            let (got, body) = ask(stream, request).await;
+            assert_eq!(got, *status, "{request}: {body}");
+            let says = ["type", "status"].iter().any(|field| body[field] == *said);
+            assert!(said.is_empty() || says, "{request}: {body}");
+        }
+    }
+    assert_eq!(ask(&mut old, &post(&leases(0, "ack"), "")).await.0, 204);
+    assert_eq!(ask(&mut new, &post(&leases(1, "nack"), "")).await.0, 204);
+    assert!(!server.task.is_finished(), "it did not wait for the push");
+
+    // The third lease is still held, and not waited for.
+    push.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").await.unwrap();
+    within(server.task).await.unwrap();
+    for stream in [&mut old, &mut new] {
+        assert_eq!(read_all(stream).await, "", "the connection is ended in order");
+    }
+    assert!(TcpStream::connect(server.address).await.is_err(), "it still listens");
+}
+
+#[tokio::test]
+async fn a_server_without_work_ends_at_once_and_one_with_work_within_the_grace() {
+    let receiver = Receiver::bind().await;
+    for (grace, pushes) in [("10m", 0), ("50ms", 1)] {
+        let server = start(&[("shutdown_grace", grace)]).await;
+        let mut idle = server.connect().await;
+        assert_eq!(ask(&mut idle, &post("/v1/jobs", "{}")).await.0, 201, "{grace}");
+        let mut held = Vec::new();
+        for _ in 0..pushes {
+            let job = format!(r#"{{"url":"{}"}}"#, receiver.url());
+            assert_eq!(ask(&mut idle, &post("/v1/jobs", &job)).await.0, 201, "{grace}");
+            held.push(receiver.push().await);
+        }
+        // Waits for less than the longer grace.
+        server.end().await;
+        assert_eq!(read_all(&mut idle).await, "", "{grace}");
+    }
 }

@@ -31,7 +31,7 @@ Examples:
   hence serve --config hence.toml --print-config       what is set, and where it was said
 
 The first line on stdout is `listening on http://ADDRESS`; logs go to stderr.
-SIGTERM or SIGINT: stop accepting, finish what is under way, make everything durable, end with 0.
+SIGTERM or SIGINT: take no new work, finish what is under way, make everything durable, end with 0.
 A second one: end at once.";
 
 /// The line that tells a program where the server listens; the address follows.

@@ -87,6 +87,32 @@ async fn a_shutdown_lets_what_is_under_way_finish() {
 }
 
 #[tokio::test]
+async fn while_it_drains_whoever_holds_a_job_can_say_what_became_of_it() {
+    let (slow, mut begins) = Slow::new();
+    let builder = Builder::new(Arc::new(MemoryStore::new(1)));
+    let hence = TestHence::start(builder.handler("slow", slow.handler()).unwrap()).await.unwrap();
+    let client = hence.client();
+    client.add(slow_job()).await.unwrap();
+    within(begins.recv()).await.unwrap();
+    for id in ["acked", "held"] {
+        client.add(NewJob::worker().id(id).unwrap()).await.unwrap();
+    }
+    let (acked, held) = (lease_one(&client, "default").await, lease_one(&client, "default").await);
+    let draining = tokio::spawn(hence.drain());
+    let refused = client.add(NewJob::worker()).await.unwrap_err();
+    assert_eq!(refused.rejection(), Some(&Rejection::Draining), "from the call on");
+    client.ack(acked.lease.token, None).await.unwrap();
+    client.extend(held.lease.token, HOUR).await.unwrap();
+    assert_eq!(state(&client, &name("acked")).await, JobState::Succeeded);
+    assert!(!draining.is_finished(), "a handler is under way");
+    slow.may_end.add_permits(1);
+    within(draining).await.unwrap();
+    assert_eq!(state(&client, &name("slow")).await, JobState::Succeeded, "and is recorded");
+    within(hence.drain()).await;
+    within(hence.shutdown(DEADLINE)).await;
+}
+
+#[tokio::test]
 async fn p9_what_does_not_finish_in_time_is_given_back_and_delivered_again() {
     for (engine, disk) in Disk::of_each_engine() {
         give_back(&disk, engine).await;
