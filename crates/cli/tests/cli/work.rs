@@ -1,6 +1,9 @@
 //! `hence work`: a command for each job, and what its exit code means.
 
+use std::os::unix::fs::PermissionsExt;
 use std::process::Stdio;
+
+use serde_json::Value;
 
 use crate::support::{Server, first_line, signal, text};
 
@@ -42,7 +45,9 @@ fn the_exit_code_decides() {
         (Some("dead"), Some("boom"))
     );
     add(&server, "not-now", &["--retry-attempts", "1"]);
-    work(&server, &["--once", "--retry-delay", "1h"], "exit 75");
+    let given_back = work(&server, &["--once", "--retry-delay", "1h"], "exit 75");
+    assert_eq!(given_back.status.code(), Some(1), "it is not done");
+    assert!(text(&given_back.stderr).contains("1 job given back"), "{}", text(&given_back.stderr));
     let shown = server.json(&["show", "not-now", "--queue", "q"]);
     assert_eq!(shown["state"], "scheduled", "given back, though it had one attempt only");
     assert_eq!(shown["attempts"], 0);
@@ -58,6 +63,46 @@ fn a_queue_is_drained_by_several_at_once() {
     assert!(done.status.success(), "{}", text(&done.stderr));
     assert_eq!(text(&done.stdout).lines().count(), 20);
     assert_eq!(server.ok(&["jobs", "--queue", "q", "--json"]), "");
+}
+
+#[test]
+fn a_drained_queue_with_a_failed_attempt_is_told_to_the_shell() {
+    let rows =
+        [("exit 0", 0, ""), ("exit 75", 0, "1 job given back"), ("exit 3", 1, "1 attempt failed")];
+    let server = Server::start();
+    for (script, code, said) in rows {
+        add(&server, "job", &["--retry-attempts", "1", "--on-conflict", "replace"]);
+        let ended = work(&server, &["--drain", "--retry-delay", "1h"], script);
+        let stderr = text(&ended.stderr);
+        assert_eq!(ended.status.code(), Some(code), "{script}: {stderr}");
+        assert!(stderr.contains(said), "{script}: {stderr}");
+        assert_eq!(stderr.contains("failed"), code == 1, "{script}: {stderr}");
+    }
+}
+
+/// A wrong path once cost every job of the queue all its attempts.
+#[test]
+fn a_command_that_cannot_be_started_costs_no_attempt() {
+    let server = Server::start();
+    add(&server, "job", &["--retry-attempts", "1"]);
+    let script = server.directory.path().join("no-interpreter");
+    std::fs::write(&script, "#!/nonexistent/interpreter\n").unwrap();
+    std::fs::set_permissions(&script, PermissionsExt::from_mode(0o755)).unwrap();
+    let rows = [
+        ("/nonexistent/command", 2, "there is no such file"),
+        (script.to_str().unwrap(), 74, "no-interpreter"),
+    ];
+    for (command, code, said) in rows {
+        for options in [&["--once"][..], &["--drain"], &[]] {
+            let ended = server.hence(&[&["work", "q"], options, &["--", command]].concat());
+            let stderr = text(&ended.stderr);
+            assert_eq!(ended.status.code(), Some(code), "{command} {options:?}: {stderr}");
+            assert!(stderr.contains(said), "{command} {options:?}: {stderr}");
+            let shown = server.json(&["show", "job", "--queue", "q"]);
+            let expected = (&Value::from("ready"), &Value::from(0));
+            assert_eq!((&shown["state"], &shown["attempts"]), expected, "{command} {options:?}");
+        }
+    }
 }
 
 #[test]

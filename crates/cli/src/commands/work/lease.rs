@@ -16,13 +16,6 @@ use crate::wire::{Deliveries, Delivery};
 /// end of the lease.
 const REPORT_TRIES: u32 = 5;
 
-/// How an attempt ended, as far as the worker is concerned.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Verdict {
-    Done,
-    NotDone,
-}
-
 /// The jobs of some queues, for one worker.
 #[derive(Debug, Clone)]
 pub(crate) struct Leases {

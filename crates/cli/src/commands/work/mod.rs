@@ -1,8 +1,10 @@
 //! `hence work`: run a command for each job of some queues. The command's exit code decides: 0 is
 //! done, 75 gives the job back, anything else is a failed attempt.
 
+mod command;
 mod lease;
 mod process;
+mod tally;
 
 use std::ffi::OsString;
 use std::sync::Arc;
@@ -13,12 +15,13 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use self::lease::{Leases, Verdict};
+use self::lease::Leases;
+use self::tally::{Tally, Verdict};
 use crate::api::Api;
 use crate::clock;
 use crate::failure::Failure;
 use crate::output::Output;
-use crate::words::{self, parse_span};
+use crate::words::parse_span;
 
 pub(crate) const EXAMPLES: &str = "\
 Examples:
@@ -33,6 +36,8 @@ HENCE_DUE_AT and HENCE_LEASE_TOKEN in its environment. It ends with
   0    the job is done
   75   not now: given back, the attempt does not count (EX_TEMPFAIL)
   else a failed attempt; the last line on stderr is kept as the reason
+A command that cannot be started is nobody's failed attempt: its job is given back, and the worker
+ends. With --once the exit code is 1 unless the job is done; with --drain, if any attempt failed.
 The lease is extended while the command runs; if it is lost all the same, the command is killed.";
 
 /// How long one request waits for a job: below what proxies cut.
@@ -84,6 +89,7 @@ pub(crate) struct Work {
 }
 
 pub(crate) async fn run(work: Work, api: &Api, output: &Output) -> Result<(), Failure> {
+    work.command.first().map_or(Ok(()), |program| command::check(program))?;
     let name = work.name.clone().unwrap_or_else(default_name);
     let (stop, stopping) = watch::channel(Stop::Running);
     let worker = Worker {
@@ -146,14 +152,14 @@ struct Worker {
 impl Worker {
     async fn run(self) -> Result<(), Failure> {
         let mut under_way = JoinSet::new();
-        let mut failed = 0;
+        let mut tally = Tally::default();
         loop {
             let free = self.work.concurrency as usize - under_way.len();
             if free == 0 {
-                failed += count_failed(under_way.join_next().await.as_ref());
+                tally.count(under_way.join_next().await);
                 continue;
             }
-            let Some(jobs) = self.next(free, &mut under_way, &mut failed).await? else { break };
+            let Some(jobs) = self.next(free, &mut under_way, &mut tally).await? else { break };
             let none = jobs.is_empty();
             for job in jobs {
                 let (leases, work) = (self.leases.clone(), Arc::clone(&self.work));
@@ -170,24 +176,13 @@ impl Worker {
             }
             if self.work.drain && none {
                 // Something runs that may fail and be ready again: look once more when it ended.
-                failed += count_failed(under_way.join_next().await.as_ref());
+                tally.count(under_way.join_next().await);
             }
         }
         while let Some(ended) = under_way.join_next().await {
-            failed += count_failed(Some(&ended));
+            tally.count(Some(ended));
         }
-        self.conclude(failed)
-    }
-
-    fn conclude(&self, failed: u64) -> Result<(), Failure> {
-        match failed {
-            0 => Ok(()),
-            _ if self.work.once => Err(Failure::refused("the job's attempt failed")),
-            _ => {
-                self.output.say(format_args!("{} failed", words::count(failed, "attempt")));
-                Ok(())
-            }
-        }
+        tally.conclude(&self.work, &self.output)
     }
 
     /// The next jobs, or none at all when it is time to stop. Commands that end meanwhile are
@@ -197,16 +192,19 @@ impl Worker {
         &self,
         free: usize,
         under_way: &mut JoinSet<Verdict>,
-        failed: &mut u64,
+        tally: &mut Tally,
     ) -> Result<Option<Vec<lease::Leased>>, Failure> {
         let max = if self.work.once { 1 } else { free };
         let wait = if self.work.drain { Duration::ZERO } else { POLL };
         let mut stopping = self.stopping.clone();
         let mut request = std::pin::pin!(self.leases.take(max, wait));
         loop {
+            if tally.is_hopeless() {
+                return Ok(None);
+            }
             tokio::select! {
                 answer = &mut request => return self.answered(answer).await.map(Some),
-                Some(ended) = under_way.join_next() => *failed += count_failed(Some(&ended)),
+                Some(ended) = under_way.join_next() => tally.count(Some(ended)),
                 _ = stopping.wait_for(|stop| *stop >= Stop::Finish) => return Ok(None),
             }
         }
@@ -226,10 +224,6 @@ impl Worker {
             other => other,
         }
     }
-}
-
-fn count_failed(ended: Option<&Result<Verdict, tokio::task::JoinError>>) -> u64 {
-    u64::from(!matches!(ended, Some(Ok(Verdict::Done))))
 }
 
 fn default_name() -> String {

@@ -8,7 +8,8 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::process::{Child, Command};
 use tokio::sync::watch;
 
-use super::lease::{Leased, Leases, Verdict, result_body};
+use super::lease::{Leased, Leases, result_body};
+use super::tally::Verdict;
 use super::{Stop, Work};
 use crate::clock;
 use crate::failure::Failure;
@@ -24,6 +25,8 @@ const REASON_BYTES_MAX: usize = 1_000;
 
 /// How the command ended.
 enum End {
+    /// It was never begun.
+    NotStarted(Failure),
     /// By itself.
     Exited { code: Option<i32>, output: Captured, reason: String },
     /// Killed by us: the lease went to somebody else.
@@ -58,7 +61,7 @@ pub(super) async fn handle(
         Ok(end) => report(end, &token, leases, work, output).await,
         Err(failure) => {
             let reported = leases.nack(&token, &failure.message).await;
-            (Verdict::NotDone, format!("failed: {}", failure.message), reported)
+            (Verdict::Failed, format!("failed: {}", failure.message), reported)
         }
     };
     output.say(format_args!("{name} attempt {attempt} {words} ({took})"));
@@ -77,6 +80,12 @@ async fn report(
     output: &Output,
 ) -> (Verdict, String, Result<(), Failure>) {
     match end {
+        // It is no fault of the job, and the next one would fare no better.
+        End::NotStarted(failure) => {
+            let reported = leases.release(token, Duration::ZERO, &failure.message).await;
+            let words = format!("given back: {}", failure.message);
+            (Verdict::NotStarted(failure), words, reported)
+        }
         End::Exited { code: Some(0), output: captured, .. } => {
             if captured.cut {
                 output.warn("the output is larger than 1 MiB; it is not kept as the result");
@@ -87,16 +96,16 @@ async fn report(
         }
         End::Exited { code: Some(TEMPFAIL), reason, .. } => {
             let reported = leases.release(token, work.retry_delay, &reason).await;
-            (Verdict::NotDone, format!("given back: {reason}"), reported)
+            (Verdict::GivenBack, format!("given back: {reason}"), reported)
         }
         End::Exited { reason, .. } => {
             let reported = leases.nack(token, &reason).await;
-            (Verdict::NotDone, format!("failed: {reason}"), reported)
+            (Verdict::Failed, format!("failed: {reason}"), reported)
         }
-        End::LeaseLost => (Verdict::NotDone, "killed: its lease was lost".to_owned(), Ok(())),
+        End::LeaseLost => (Verdict::Failed, "killed: its lease was lost".to_owned(), Ok(())),
         End::Stopped => {
             let reported = leases.release(token, Duration::ZERO, "the worker stopped").await;
-            (Verdict::NotDone, "given back: the worker stops".to_owned(), reported)
+            (Verdict::GivenBack, "given back: the worker stops".to_owned(), reported)
         }
     }
 }
@@ -109,7 +118,10 @@ async fn execute(
     mut stopping: watch::Receiver<Stop>,
 ) -> Result<End, Failure> {
     let payload = job.delivery.payload()?;
-    let mut child = spawn(&job, work)?;
+    let mut child = match spawn(&job, work) {
+        Ok(child) => child,
+        Err(failure) => return Ok(End::NotStarted(failure)),
+    };
     let run = supervise(&mut child, payload, work, output);
     let ended = tokio::select! {
         ended = run => ended?,
