@@ -23,6 +23,9 @@ pub(crate) struct Cli {
     pub(crate) command: Command,
 }
 
+/// Where a server listens when nobody says otherwise.
+pub(crate) const SERVER_DEFAULT: &str = "http://127.0.0.1:7070";
+
 /// What every command understands.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Global options")]
@@ -34,7 +37,7 @@ pub(crate) struct Global {
         value_name = "URL",
         env = "HENCE_SERVER",
         hide_env_values = true,
-        default_value = "http://127.0.0.1:7070"
+        default_value = SERVER_DEFAULT
     )]
     pub(crate) server: String,
     /// The token that the server wants

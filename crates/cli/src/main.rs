@@ -8,6 +8,7 @@ mod failure;
 mod job_flags;
 mod output;
 mod select;
+mod signals;
 mod wire;
 mod words;
 

@@ -25,7 +25,7 @@ use tokio::time::timeout;
 
 use crate::chance::Chance;
 use crate::client::{Client, Inner, SHARD};
-use crate::clock::{Clock, SystemClock, Wait};
+use crate::clock::{Clock, Stopwatch, SystemClock, Wait};
 use crate::commit::{self, Committer, Line, Over, Patience, Read, Reader, Work};
 use crate::dispatch::Dispatch;
 use crate::driver::Driver;
@@ -105,6 +105,7 @@ pub struct Hence {
     pub(crate) dispatch: Arc<Dispatch>,
     store: Arc<dyn Store>,
     epoch: Epoch,
+    recovery_time: Duration,
     over: Over,
     threads: Mutex<Vec<JoinHandle<()>>>,
     /// What goes on beside them, and ends with them.
@@ -240,7 +241,7 @@ impl Builder {
         patience: Patience,
         bell: Option<Bell>,
     ) -> Result<Parts, Error> {
-        let (epoch, shard) = self.take_over().await?;
+        let (epoch, shard, recovery_time) = self.take_over().await?;
         let (mailbox, inbox) = Mailbox::new(bell);
         let watchers = Arc::new(Watchers::default());
         let handlers = self.handlers.clone();
@@ -297,6 +298,7 @@ impl Builder {
             dispatch,
             store: self.store,
             epoch,
+            recovery_time,
             over,
             threads: Mutex::default(),
             tasks: Mutex::default(),
@@ -304,16 +306,17 @@ impl Builder {
         Ok(Parts { driver, line, works, reader, reads, hence })
     }
 
-    /// Takes the shard over and rebuilds it from what the store has.
-    async fn take_over(&self) -> Result<(Epoch, Shard), Error> {
+    /// Takes the shard over and rebuilds it from what the store has; says how long the latter took.
+    async fn take_over(&self) -> Result<(Epoch, Shard, Duration), Error> {
         let node = WorkerName::new(&self.node)?;
         let epoch = tenure::acquire(&*self.store, SHARD, &self.node, &self.observers).await?;
         reach(Point::StartAcquired);
+        let watch = Stopwatch::start();
         let recovered = self.store.recover(SHARD).await?;
         let config = shard_config(node, &self.config, &self.chance);
         let shard = Shard::recover(SHARD, epoch, config, snapshot(recovered));
         reach(Point::StartRecovered);
-        Ok((epoch, shard))
+        Ok((epoch, shard, watch.elapsed()))
     }
 }
 
@@ -336,6 +339,11 @@ impl Hence {
     /// The way to ask it for something.
     pub fn client(&self) -> Client {
         self.client.clone()
+    }
+
+    /// How long it took to read back what the store holds, once the store was its own.
+    pub fn recovery_time(&self) -> Duration {
+        self.recovery_time
     }
 
     /// Registers a handler while running; jobs that waited for it go ahead at once. The payload

@@ -114,6 +114,11 @@ impl Server {
         self.local
     }
 
+    /// How long it took to read back what the store holds.
+    pub fn recovery_time(&self) -> Duration {
+        self.hence.recovery_time()
+    }
+
     /// The library under it.
     pub fn client(&self) -> Client {
         self.hence.client()

@@ -15,7 +15,7 @@ use crate::words;
 
 pub(crate) const EXAMPLES: &str = "\
 Examples:
-  hence doctor            one line per check; exit code 1 when one fails
+  hence doctor            one line per check; exit code 1 when one fails, 4 when nobody answers
   hence doctor --json     one document per check";
 
 /// A clock further off than this makes `--in` and lateness on this machine misleading.
@@ -76,7 +76,7 @@ impl Finding {
 }
 
 pub(crate) async fn run(_: Doctor, api: &Api, output: &Output) -> Result<(), Failure> {
-    let findings = examine(api).await?;
+    let (findings, exit) = examine(api).await?;
     for finding in &findings {
         print(finding, output)?;
     }
@@ -89,17 +89,19 @@ pub(crate) async fn run(_: Doctor, api: &Api, output: &Output) -> Result<(), Fai
         });
         return Ok(());
     }
-    let exit = if findings.len() == 1 { Exit::Unreachable } else { Exit::Refused };
     Err(Failure::new(exit, format!("{} failed", words::count(failed, "check"))))
 }
 
-async fn examine(api: &Api) -> Result<Vec<Finding>, Failure> {
+/// What was found, and what the shell is told if something of it failed.
+async fn examine(api: &Api) -> Result<(Vec<Finding>, Exit), Failure> {
     let asked = clock::now_ms();
     let answer = match api.fetch(&Path::new("/v1/stats")).await {
         Ok(answer) => answer,
         Err(failure) => {
+            // One that answers, if only to refuse, can be reached.
+            let exit = if failure.is_passing() { failure.exit } else { Exit::Refused };
             let fix = failure.fix.unwrap_or_default();
-            return Ok(vec![Finding::fail("server", failure.message, fix)]);
+            return Ok((vec![Finding::fail("server", failure.message, fix)], exit));
         }
     };
     let answered = clock::now_ms();
@@ -116,7 +118,7 @@ async fn examine(api: &Api) -> Result<Vec<Finding>, Failure> {
     findings.push(handlers(&queues));
     findings.push(dead(&queues));
     findings.push(schedules(&stats));
-    Ok(findings)
+    Ok((findings, Exit::Refused))
 }
 
 fn print(finding: &Finding, output: &Output) -> Result<(), Failure> {

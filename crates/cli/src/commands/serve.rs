@@ -1,7 +1,7 @@
 //! `hence serve`: run a server until a signal ends it.
 
 use std::io::IsTerminal;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,14 +11,16 @@ use hence_fail::{Point, reach};
 use hence_server::config::StoreChoice;
 use hence_server::{Config, ServeError, Server, telemetry};
 use hence_store::{Capabilities, Store, Tier};
-use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::oneshot;
 
 use super::serve_flags::ServeFlags;
 use super::serve_move;
 use super::store::{database_failure, open_any, store_failure};
+use crate::args::SERVER_DEFAULT;
+use crate::clock;
 use crate::failure::{Exit, Failure};
 use crate::output::Output;
+use crate::signals::Signals;
 
 pub(crate) const EXAMPLES: &str = "\
 Examples:
@@ -32,7 +34,7 @@ Examples:
 
 The first line on stdout is `listening on http://ADDRESS`; logs go to stderr.
 SIGTERM or SIGINT: take no new work, finish what is under way, make everything durable, end with 0.
-A second one: end at once.";
+A second one, at least a second later: end at once.";
 
 /// The line that tells a program where the server listens; the address follows.
 pub(crate) const LISTENING: &str = "listening on ";
@@ -77,7 +79,9 @@ async fn serve_until_told(
     port_file: Option<&Path>,
     output: &Output,
 ) -> Result<(), Failure> {
+    let asked = clock::instant();
     let store = open_any(&config.store, output).await?;
+    let opening = clock::instant() - asked;
     reach(Point::ServeOpened);
     let capabilities = store.capabilities();
     must_survive(&config.store, &capabilities, config.require_tier)?;
@@ -101,7 +105,11 @@ async fn serve_until_told(
     if let Some(file) = port_file {
         write_port_file(file, address)?;
     }
-    welcome(address, &config.store, &capabilities, output);
+    if std::io::stderr().is_terminal() {
+        welcome(address, &config.store, &capabilities, output);
+    } else {
+        log_start(&server, config, &capabilities, opening).await;
+    }
     if let (Some(moving), Some(to)) = (moving, &config.move_to) {
         tokio::spawn(serve_move::keep_moving(moving, to.to_string()));
     }
@@ -138,33 +146,40 @@ async fn keep_memory_low() {
 /// Done at the first signal; a second one ends the process. What was acknowledged is durable either
 /// way.
 fn stop_on_signals(output: Output) -> Result<oneshot::Receiver<()>, Failure> {
-    let listen = |kind| signal(kind).map_err(|error| Failure::io("listening for signals", &error));
-    let (mut terminate, mut interrupt) =
-        (listen(SignalKind::terminate())?, listen(SignalKind::interrupt())?);
+    let signals = Signals::listen()?;
     let (tell, stop) = oneshot::channel();
     tokio::spawn(async move {
-        either(&mut terminate, &mut interrupt).await;
+        let signals = signals.first().await;
         // Nobody listens when the server has ended by itself.
         let _ = tell.send(());
-        either(&mut terminate, &mut interrupt).await;
+        signals.second().await;
         output.warn("ending at once; work under way is delivered again by the next start");
         std::process::exit(i32::from(Exit::Refused.code()));
     });
     Ok(stop)
 }
 
-async fn either(terminate: &mut Signal, interrupt: &mut Signal) {
-    tokio::select! {
-        _ = terminate.recv() => {}
-        _ = interrupt.recv() => {}
-    }
+/// What was started, for the log.
+async fn log_start(server: &Server, config: &Config, facts: &Capabilities, opening: Duration) {
+    // Counted by the library anyway; a server that ends this instant says nothing.
+    let queues = server.client().queues().await.unwrap_or_default();
+    let pending: u64 = queues.iter().map(|queue| queue.counts.pending).sum();
+    let recovery_ms = (opening + server.recovery_time()).as_millis() as u64;
+    tracing::info!(
+        version = env!("CARGO_PKG_VERSION"),
+        store = %config.store,
+        engine = facts.engine,
+        tier = facts.tier.as_str(),
+        address = %server.local_addr(),
+        node = config.node,
+        recovery_ms,
+        pending,
+        "started"
+    );
 }
 
 /// The first screen of a person; a program has the line on stdout.
 fn welcome(address: SocketAddr, store: &StoreChoice, facts: &Capabilities, output: &Output) {
-    if !std::io::stderr().is_terminal() {
-        return;
-    }
     let version = env!("CARGO_PKG_VERSION");
     output.say(format_args!(
         "hence {version}, store {} ({}), in {store}",
@@ -176,12 +191,25 @@ fn welcome(address: SocketAddr, store: &StoreChoice, facts: &Capabilities, outpu
     }
     let (hook, api) = ("https://example.com/hook", format!("http://{address}"));
     output.say("Schedule a first job, and see it fire:");
-    output.say(format_args!("  hence add {hook} --in 10s"));
+    let server = server_flag(address);
+    output.say(format_args!("  hence add {hook} --in 10s{server}"));
     output.say(format_args!(
         "  curl {api}/v1/jobs --json '{{\"url\": \"{hook}\", \"in\": \"10s\"}}'"
     ));
-    output.say("  hence watch ID");
+    output.say(format_args!("  hence watch ID{server}"));
     output.say(format_args!("Every request is explained at {api}/docs"));
+}
+
+/// What commands need to find a server here; nothing when they look here by themselves.
+fn server_flag(address: SocketAddr) -> String {
+    let mut reached = address;
+    if address.ip().is_unspecified() {
+        reached.set_ip(Ipv4Addr::LOCALHOST.into());
+    }
+    match format!("http://{reached}") {
+        url if url == SERVER_DEFAULT => String::new(),
+        url => format!(" --server {url}"),
+    }
 }
 
 /// Whole or not at all: whoever waits for the file must not read half an address.
@@ -207,5 +235,25 @@ fn failure(error: &ServeError, store: &StoreChoice) -> Failure {
             StoreChoice::Embedded(_) | StoreChoice::Memory => store_failure(error, directory),
         },
         ServeError::Start(_) => Failure::new(Exit::Internal, error.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_suggested_commands_find_this_server() {
+        let rows = [
+            ("127.0.0.1:7070", ""),
+            ("0.0.0.0:7070", ""),
+            ("127.0.0.1:7914", " --server http://127.0.0.1:7914"),
+            ("0.0.0.0:7914", " --server http://127.0.0.1:7914"),
+            ("[::1]:7070", " --server http://[::1]:7070"),
+            ("10.0.0.2:7070", " --server http://10.0.0.2:7070"),
+        ];
+        for (address, expected) in rows {
+            assert_eq!(server_flag(address.parse().unwrap()), expected, "{address}");
+        }
     }
 }

@@ -1,8 +1,12 @@
 //! `hence serve` and what a data directory goes through.
 
+use std::io::Write as _;
+use std::net::TcpListener;
 use std::process::Stdio;
 
-use crate::support::{DEADLINE, Server, hence, receiver, serve, text};
+use serde_json::Value;
+
+use crate::support::{DEADLINE, Server, first_line, hence, receiver, serve, signal, text};
 
 #[test]
 fn what_was_acknowledged_survives_a_kill() {
@@ -163,6 +167,64 @@ fn a_token_is_asked_for_and_shown() {
     let done =
         server.command(&["jobs"]).env("HENCE_TOKEN", "a-secret-of-sixteen").status().unwrap();
     assert!(done.success());
+    let refused = server.hence(&["doctor", "--token", "another-secret-of-ours"]);
+    assert_eq!(refused.status.code(), Some(1), "it answers: {}", text(&refused.stdout));
+    assert!(text(&refused.stdout).contains("--token-file"), "{}", text(&refused.stdout));
+}
+
+#[test]
+fn a_data_directory_that_is_a_file_is_called_one() {
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::write(directory.path().join("data"), "").unwrap();
+    let refused = serve(directory.path()).stderr(Stdio::piped()).output().unwrap();
+    let said = text(&refused.stderr);
+    assert_eq!(refused.status.code(), Some(74), "{said}");
+    assert!(said.contains("data is not a directory") && said.contains("fix: "), "{said}");
+}
+
+#[test]
+fn a_log_begins_with_what_was_started() {
+    let server = Server::start();
+    server.ok(&["add", "--worker", "--in", "1h"]);
+    let (_, directory) = server.stop();
+    let mut command = serve(directory.path());
+    let command = command.args(["--node", "n1"]).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let base = first_line(child.stdout.take().unwrap()).unwrap();
+    let line = first_line(child.stderr.take().unwrap()).unwrap();
+    signal(&child, "TERM");
+    child.wait().unwrap();
+    let event: Value = serde_json::from_str(&line).unwrap();
+    for (field, expected) in [
+        ("message", Value::from("started")),
+        ("level", Value::from("INFO")),
+        ("version", Value::from(env!("CARGO_PKG_VERSION"))),
+        ("store", Value::from(directory.path().join("data").to_str().unwrap())),
+        ("engine", Value::from("embedded")),
+        ("tier", Value::from("durable")),
+        ("address", Value::from(base.trim_start_matches("listening on http://"))),
+        ("node", Value::from("n1")),
+        ("pending", Value::from(1)),
+    ] {
+        assert_eq!(event[field], expected, "{field} in {line}");
+    }
+    assert!(event["recovery_ms"].is_u64(), "{line}");
+}
+
+/// A supervisor that signals the process and its group at once means one end, not two.
+#[test]
+fn two_signals_within_a_moment_are_one() {
+    let receiver = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/", receiver.local_addr().unwrap());
+    let directory = tempfile::tempdir().unwrap();
+    let mut server = Server::start_with(directory, &["--shutdown-grace", "10m"]);
+    server.ok(&["add", &url]);
+    let (mut push, _) = receiver.accept().unwrap();
+    server.signal_twice();
+    // The push has all the grace, since nobody insisted.
+    assert_eq!(server.hence(&["jobs"]).status.code(), Some(0));
+    push.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").unwrap();
+    assert_eq!(server.wait(), Some(0));
 }
 
 #[test]

@@ -7,6 +7,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::sync::mpsc;
 use std::time::Duration;
 
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 /// Far above what anything here takes; a test that waits so long has failed.
@@ -68,6 +69,19 @@ impl Server {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
         std::mem::replace(&mut self.directory, tempfile::tempdir().unwrap())
+    }
+
+    /// SIGTERM and SIGINT, with nothing between them: two of a kind could become one.
+    pub(crate) fn signal_twice(&self) {
+        let id = Pid::from_raw(self.child.id().try_into().unwrap()).unwrap();
+        for signal in [Signal::TERM, Signal::INT] {
+            kill_process(id, signal).unwrap();
+        }
+    }
+
+    /// Its exit code, once it has ended.
+    pub(crate) fn wait(&mut self) -> Option<i32> {
+        self.child.wait().unwrap().code()
     }
 
     /// SIGTERM; the exit code, and the directory.

@@ -76,6 +76,10 @@ pub(super) fn existing(dir: &Path, output: &Output) -> Result<Arc<dyn Store>, Fa
 
 /// Opens the store in the directory, or makes it.
 pub(crate) fn or_make(dir: &Path, output: &Output) -> Result<Arc<dyn Store>, Failure> {
+    if dir.exists() && !dir.is_dir() {
+        let message = format!("{} is not a directory", dir.display());
+        return Err(Failure::new(Exit::Io, message).fix("name a directory, or one to be made"));
+    }
     let settings = Settings { created_at: now(), ..Settings::default() };
     let opened = EmbeddedStore::open(dir, &settings);
     let store = opened.map_err(|error| store_failure(&error, Some(dir)))?;

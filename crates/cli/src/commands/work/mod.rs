@@ -11,7 +11,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
-use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
@@ -21,6 +20,7 @@ use crate::api::Api;
 use crate::clock;
 use crate::failure::Failure;
 use crate::output::Output;
+use crate::signals::Signals;
 use crate::words::parse_span;
 
 pub(crate) const EXAMPLES: &str = "\
@@ -122,23 +122,14 @@ fn watch_signals(
     grace: Duration,
     output: Output,
 ) -> Result<impl Future<Output = ()>, Failure> {
-    let listen = |kind| signal(kind).map_err(|error| Failure::io("listening for signals", &error));
-    let (mut terminate, mut interrupt) =
-        (listen(SignalKind::terminate())?, listen(SignalKind::interrupt())?);
+    let signals = Signals::listen()?;
     Ok(async move {
-        either(&mut terminate, &mut interrupt).await;
+        let signals = signals.first().await;
         output.say("finishing what runs; a second signal gives it back at once");
         let _ = stop.send(Stop::Finish);
-        clock::within(grace, either(&mut terminate, &mut interrupt)).await;
+        clock::within(grace, signals.second()).await;
         let _ = stop.send(Stop::Now);
     })
-}
-
-async fn either(terminate: &mut Signal, interrupt: &mut Signal) {
-    tokio::select! {
-        _ = terminate.recv() => {}
-        _ = interrupt.recv() => {}
-    }
 }
 
 /// What the loop needs.
