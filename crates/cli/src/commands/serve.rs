@@ -65,13 +65,26 @@ pub(crate) fn run(serve: Serve, output: &Output) -> Result<(), Failure> {
     let config = Config::load(serve.flags.0, environment, serve.config.as_deref())
         .map_err(|error| Failure::new(Exit::Usage, error.to_string()))?;
     if serve.print_config {
-        return output.raw(config.print().as_bytes());
+        return print_config(&config, output);
     }
     let _log = telemetry::init(&config)
         .map_err(|error| Failure::new(Exit::Internal, error.to_string()))?;
+    for warning in &config.warnings {
+        tracing::warn!("{warning}");
+    }
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.map_err(|error| Failure::io("starting the server's threads", &error))?;
     runtime.block_on(serve_until_told(&config, serve.port_file.as_deref(), output))
+}
+
+fn print_config(config: &Config, output: &Output) -> Result<(), Failure> {
+    for warning in &config.warnings {
+        output.warn(warning);
+    }
+    if output.is_json() {
+        return output.json(&config.print_json());
+    }
+    output.raw(config.print().as_bytes())
 }
 
 async fn serve_until_told(

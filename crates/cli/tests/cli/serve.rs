@@ -142,10 +142,18 @@ fn settings_are_shown_with_where_they_were_said() {
         "listen = \"127.0.0.1:1\" # from a flag",
         "pushes = \"9\" # from the environment",
         "node = \"from-file\" # from the file",
-        "token = \"***\" # from the environment",
+        "# token = \"***\" # from the environment, not shown",
+        "move_resume = false\n",
     ] {
         assert!(shown.contains(line), "{shown}");
     }
+    let mut command = hence();
+    command.args(["serve", "--print-config", "--json", "--node", "n1"]).env("HENCE_PUSHS", "3");
+    let output = command.output().unwrap();
+    let shown: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(shown["node"]["value"], "n1");
+    let said = text(&output.stderr);
+    assert!(said.contains("did you mean HENCE_PUSHES?"), "{said}");
     std::fs::write(&file, "lsten = 'x'").unwrap();
     let output = print(&file);
     assert_eq!(output.status.code(), Some(2));

@@ -15,6 +15,13 @@ pub struct Key {
     pub secret: bool,
 }
 
+impl Key {
+    /// Whether its value is true or false.
+    pub(super) fn is_flag(&self) -> bool {
+        matches!(self.default, "true" | "false")
+    }
+}
+
 macro_rules! keys {
     ($($name:ident $env:literal $default:literal $secret:literal $help:literal;)*) => {
         /// All of them, in the order in which they are shown.
@@ -109,7 +116,9 @@ pub fn reference_markdown() -> String {
         "# Configuration\n\nGenerated from `crates/server/src/config/keys.rs`. Flags win over the \
          environment, the environment over\nthe TOML file given with `--config`, the file over \
          the defaults. `hence serve --print-config` shows what came\nof it, and where each value \
-         came from.\n\n| flag | environment | file | default | meaning |\n|---|---|---|---|---|\n",
+         came from. A key of the file that does not exist is an error; a variable that\nis \
+         nearly one of these is warned of.\n\n| flag | environment | file | default | meaning \
+         |\n|---|---|---|---|---|\n",
     );
     for key in KEYS {
         let flag = key.name.replace('_', "-");

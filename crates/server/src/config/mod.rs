@@ -3,9 +3,10 @@
 
 mod address;
 mod keys;
+mod print;
 mod values;
+mod variables;
 
-use std::fmt;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -14,6 +15,7 @@ use hence_core::time::Millis;
 use hence_core::when::Zone;
 use hence_store::Tier;
 
+use self::print::Effective;
 use crate::nearest::nearest;
 pub use address::{DatabaseUrl, StoreChoice};
 pub use keys::{KEYS, Key, Layer, reference_markdown};
@@ -62,8 +64,9 @@ pub struct Config {
     pub unregistered_delay: Millis,
     /// How long a dead job is kept.
     pub dead_retention: Millis,
-    /// Each key, its value as it may be shown, and where that came from.
-    effective: Vec<(&'static Key, String, Source)>,
+    effective: Vec<Effective>,
+    /// What was said that is probably a slip, though no mistake for certain.
+    pub warnings: Vec<String>,
 }
 
 /// Where a value came from.
@@ -127,17 +130,20 @@ impl Config {
         file: Option<&Path>,
     ) -> Result<Self, ConfigError> {
         let mut from_environment = Layer::default();
+        let mut warnings = Vec::new();
         for (name, value) in environment {
-            if let Some(key) = KEYS.iter().find(|key| key.env == name) {
-                from_environment.set(key.name, value);
+            match KEYS.iter().find(|key| key.env == name) {
+                Some(key) => from_environment.set(key.name, value),
+                None => warnings.extend(variables::slip(&name)),
             }
         }
         let from_file = file.map(read_file).transpose()?.unwrap_or_default();
-        values::assemble(&[
+        let config = values::assemble(&[
             (Source::Flag, flags),
             (Source::Environment, from_environment),
             (Source::File, from_file),
-        ])
+        ])?;
+        Ok(Config { warnings, ..config })
     }
 
     /// A file with this text and nothing else said: for the fuzz targets.
@@ -145,21 +151,6 @@ impl Config {
     pub fn from_text(text: &str) -> Result<Self, ConfigError> {
         let file = read_text(Path::new("hence.toml"), text)?;
         values::assemble(&[(Source::File, file)])
-    }
-
-    /// The effective configuration as TOML, secrets as `***`, each line with where it came from.
-    pub fn print(&self) -> String {
-        let mut text = String::new();
-        for (key, value, source) in &self.effective {
-            let quoted = toml::Value::String(value.clone());
-            let line = match source {
-                _ if value.is_empty() => format!("# {} is not set\n", key.name),
-                Source::Default => format!("{} = {quoted}\n", key.name),
-                source => format!("{} = {quoted} # {source}\n", key.name),
-            };
-            text.push_str(&line);
-        }
-        text
     }
 
     /// The library's part of it.
@@ -197,26 +188,17 @@ fn read_text(path: &Path, text: &str) -> Result<Layer, ConfigError> {
         let text = match value {
             toml::Value::String(text) => text,
             toml::Value::Integer(number) => number.to_string(),
+            toml::Value::Boolean(flag) if known.is_flag() => flag.to_string(),
             other => {
                 let place = format!("`{key}` in {}", path.display());
-                let problem = format!("must be a string or a number, not a {}", other.type_str());
+                let wanted = if known.is_flag() { "true or false" } else { "a string or a number" };
+                let problem = format!("must be {wanted}, not a {}", other.type_str());
                 return Err(ConfigError::Invalid { place, problem });
             }
         };
         layer.set(known.name, text);
     }
     Ok(layer)
-}
-
-impl fmt::Display for Source {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Source::Flag => "from a flag",
-            Source::Environment => "from the environment",
-            Source::File => "from the file",
-            Source::Default => "by default",
-        })
-    }
 }
 
 #[cfg(test)]

@@ -50,10 +50,12 @@ fn defaults_are_those_of_the_core() {
 
 #[test]
 fn mistakes_are_named_where_they_were_made() {
-    let rows: [(Pairs, Pairs, &str, &str); 16] = [
+    let rows: [(Pairs, Pairs, &str, &str); 18] = [
         (&[], &[], "lsten = 'x'", "there is no key `lsten`; did you mean `listen`?"),
         (&[], &[], "zebra = 1", "there is no key `zebra`; `hence serve --help` lists all"),
         (&[], &[], "listen = true", "`listen` in"),
+        (&[], &[], "move_resume = 1.5", "must be true or false, not a float"),
+        (&[], &[], "move_resume = 'yes'", "must be true or false, not `yes`"),
         (&[], &[], "= 1", "is not TOML"),
         (&[("listen", "7070")], &[], "", "--listen must be an address and a port"),
         (&[], &[("HENCE_PUSHES", "0")], "", "HENCE_PUSHES must be between 1 and 1048576, not 0"),
@@ -94,12 +96,52 @@ fn secrets_are_not_shown() {
     assert!(!format!("{config:?}").contains(TOKEN), "{config:?}");
     let printed = config.print();
     assert!(!printed.contains(TOKEN), "{printed}");
-    assert!(printed.contains("token = \"***\" # from the environment\n"), "{printed}");
+    let token = "# token = \"***\" # from the environment, not shown\n";
+    assert!(printed.contains(token), "{printed}");
     assert!(printed.contains("pushes = \"7\" # from the file\n"), "{printed}");
     assert!(printed.contains("zone = \"UTC\"\n"), "{printed}");
     assert!(printed.contains("# token_file is not set\n"), "{printed}");
-    let again = printed.replace("token = \"***\"", "");
-    assert_eq!(load(&[], &[], &again).unwrap().pushes, 7, "what is printed can be read");
+}
+
+#[test]
+fn what_is_printed_can_be_read_again() {
+    let env = [("HENCE_TOKEN", "correct-horse-battery-staple"), ("HENCE_MOVE_RESUME", "true")];
+    let store = "store = 'postgres://hence:secret@db/hence'\n";
+    for file in ["", "pushes = 7\nmove_resume = true\n", "move_resume = 'true'\n", store] {
+        let config = load(&[("node", "n1")], &env, file).unwrap();
+        let printed = config.print();
+        let again = load(&[], &[], &printed).unwrap();
+        let facts = |config: &Config| (config.pushes, config.move_resume, config.node.clone());
+        assert_eq!(facts(&again), facts(&config), "{printed}");
+        assert!(printed.contains("\nmove_resume = true"), "{printed}");
+        assert!(again.token.is_none(), "`***` is nobody's token");
+        assert_eq!(again.store, StoreChoice::Embedded("./hence-data".into()), "nor a password");
+    }
+}
+
+#[test]
+fn programs_read_what_is_set_as_json() {
+    let env = [("HENCE_TOKEN", "correct-horse-battery-staple")];
+    let printed = load(&[("pushes", "7")], &env, "move_resume = true").unwrap().print_json();
+    let rows = [
+        ("pushes", serde_json::json!({"value": "7", "source": "flag"})),
+        ("token", serde_json::json!({"value": "***", "source": "environment"})),
+        ("move_resume", serde_json::json!({"value": true, "source": "file"})),
+        ("zone", serde_json::json!({"value": "UTC", "source": "default"})),
+        ("token_file", serde_json::json!({"value": null, "source": "default"})),
+    ];
+    for (key, expected) in rows {
+        assert_eq!(printed[key], expected, "{key}");
+    }
+    assert_eq!(printed.as_object().map(serde_json::Map::len), Some(KEYS.len()));
+}
+
+#[test]
+fn a_misspelt_variable_is_warned_of() {
+    let config = load(&[], &[("HENCE_PUSHS", "3"), ("HENCE_NODE", "n1")], "").unwrap();
+    let expected = "HENCE_PUSHS is not a setting and is ignored; did you mean HENCE_PUSHES?";
+    assert_eq!(config.warnings, [expected]);
+    assert_eq!(config.node, "n1");
 }
 
 #[test]

@@ -11,6 +11,7 @@ use hence_core::when::Zone;
 use hence_store::Tier;
 
 use super::address::{StoreChoice, without_password};
+use super::print::Effective;
 use super::{Config, ConfigError, KEYS, Key, Layer, Source};
 use crate::http::when;
 use crate::limits;
@@ -81,7 +82,8 @@ pub(super) fn assemble(layers: &[(Source, Layer)]) -> Result<Config, ConfigError
     let effective = KEYS.iter().map(|key| {
         let (text, source) = said.text(key);
         let shown = if key.secret && !text.is_empty() { "***" } else { text };
-        (key, without_password(shown), source)
+        let shown = without_password(shown);
+        Effective { key, hides: shown != text, shown, source }
     });
     Ok(Config {
         listen: said.value("listen", listen)?,
@@ -110,6 +112,7 @@ pub(super) fn assemble(layers: &[(Source, Layer)]) -> Result<Config, ConfigError
         unregistered_delay: said.value("unregistered_delay", span_above_zero)?,
         dead_retention: said.value("dead_retention", span)?,
         effective: effective.collect(),
+        warnings: Vec::new(),
     })
 }
 
