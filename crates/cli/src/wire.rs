@@ -149,6 +149,11 @@ impl Job {
         self.finish.as_ref().map(|finish| finish.at)
     }
 
+    /// Why it ended so, when it did not succeed.
+    pub(crate) fn reason(&self) -> Option<&str> {
+        self.finish.as_ref()?.reason.as_deref()
+    }
+
     pub(crate) fn max_attempts(&self) -> String {
         self.retry.max_attempts.map_or_else(|| "?".to_owned(), |max| max.to_string())
     }

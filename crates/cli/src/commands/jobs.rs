@@ -21,6 +21,9 @@ Examples:
 /// Rows of one page: as many as the server gives.
 const PAGE: usize = 1_000;
 
+/// Characters of a target or a reason that are shown: a row stays a line on most screens.
+const TEXT_CHARS: usize = 60;
+
 #[derive(Debug, Args)]
 pub(crate) struct Jobs {
     #[command(flatten)]
@@ -66,7 +69,7 @@ fn print(rows: Vec<Value>, output: &Output) -> Result<(), Failure> {
     }
     let now = clock::now_ms();
     let jobs = rows.into_iter().map(wire::read).collect::<Result<Vec<Job>, _>>()?;
-    let columns = [
+    let mut columns = vec![
         Column::text("STATE"),
         Column::text("DUE"),
         Column::text("QUEUE"),
@@ -75,7 +78,15 @@ fn print(rows: Vec<Value>, output: &Output) -> Result<(), Failure> {
         Column::number("ATTEMPTS"),
         Column::text("TARGET"),
     ];
-    output.table(&columns, jobs.iter().map(|job| row(job, now)).collect())
+    let mut rows: Vec<Vec<String>> = jobs.iter().map(|job| row(job, now)).collect();
+    // Only where there is one: jobs that wait have none, and lines are wide enough.
+    if jobs.iter().any(|job| job.reason().is_some()) {
+        columns.push(Column::text("REASON"));
+        for (row, job) in rows.iter_mut().zip(&jobs) {
+            row.push(words::cut(job.reason().unwrap_or("-"), TEXT_CHARS));
+        }
+    }
+    output.table(&columns, rows)
 }
 
 fn row(job: &Job, now: i64) -> Vec<String> {
@@ -86,6 +97,6 @@ fn row(job: &Job, now: i64) -> Vec<String> {
         job.key.clone().unwrap_or_else(|| "-".to_owned()),
         job.id.clone(),
         job.attempts.to_string(),
-        words::cut(&job.target.words(), 60),
+        words::cut(&job.target.words(), TEXT_CHARS),
     ]
 }

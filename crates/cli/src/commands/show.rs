@@ -13,12 +13,12 @@ use crate::words;
 
 pub(crate) const EXAMPLES: &str = "\
 Examples:
-  hence show 01JB2Q…                          one job, its attempts and a look at its payload
+  hence show 01JB2Q…                          one job, its attempts, a look at payload and result
   hence show welcome --queue mail --key user:7
   hence show 01JB2Q… --payload > letter.txt   the payload alone, byte by byte
   hence show 01JB2Q… --result | jq .          what its target answered, when that was kept";
 
-/// Characters of a payload that are shown: a look, not the whole.
+/// Characters of a payload or result that are shown: a look, not the whole.
 const PREVIEW_CHARS: usize = 300;
 
 #[derive(Debug, Args)]
@@ -52,7 +52,11 @@ pub(crate) async fn run(show: Show, api: &Api, output: &Output) -> Result<(), Fa
     print_job(&job, output)?;
     let attempts = attempts.into_iter().map(wire::read).collect::<Result<Vec<Attempt>, _>>()?;
     print_attempts(&job, &attempts, output)?;
-    print_payload(&show.job, api, output).await
+    print_part(&show.job, "payload", api, output).await?;
+    if job.finish.is_some() {
+        print_part(&show.job, "result", api, output).await?;
+    }
+    Ok(())
 }
 
 fn print_job(job: &Job, output: &Output) -> Result<(), Failure> {
@@ -83,7 +87,7 @@ fn print_job(job: &Job, output: &Output) -> Result<(), Failure> {
     if let Some(finished) = job.finished_at() {
         fields.push(("finished", words::due(finished, now)));
     }
-    if let Some(reason) = job.finish.as_ref().and_then(|finish| finish.reason.as_ref()) {
+    if let Some(reason) = job.reason() {
         fields.push(("reason", words::cut(reason, PREVIEW_CHARS)));
     }
     output.fields(&fields)
@@ -128,10 +132,11 @@ pub(crate) fn tone(word: &str) -> Tone {
     }
 }
 
-async fn print_payload(job: &OneJob, api: &Api, output: &Output) -> Result<(), Failure> {
-    let answer = match api.fetch(&job.path(Some("payload"))).await {
+/// A look at the payload or the result; `part` names it in the path and among the flags.
+async fn print_part(job: &OneJob, part: &str, api: &Api, output: &Output) -> Result<(), Failure> {
+    let answer = match api.fetch(&job.path(Some(part))).await {
         Ok(answer) => answer,
-        // A finished job's payload need not be kept.
+        // Neither need be kept when a job is finished.
         Err(failure) if failure.exit == Exit::NotFound => return Ok(()),
         Err(failure) => return Err(failure),
     };
@@ -141,9 +146,9 @@ async fn print_payload(job: &OneJob, api: &Api, output: &Output) -> Result<(), F
     let kind = answer.content_type.as_deref().unwrap_or("unknown type");
     let size = words::size(answer.body.len() as u64);
     output.line("")?;
-    output.line(output.paint(Tone::Faint, &format!("payload, {size}, {kind}")))?;
+    output.line(output.paint(Tone::Faint, &format!("{part}, {size}, {kind}")))?;
     match std::str::from_utf8(&answer.body) {
         Ok(text) => output.line(words::cut(text, PREVIEW_CHARS)),
-        Err(_) => output.line("(not text; hence show ID --payload prints the bytes)"),
+        Err(_) => output.line(format_args!("(not text; hence show ID --{part} prints the bytes)")),
     }
 }

@@ -31,6 +31,9 @@ fn the_command_gets_the_payload_and_the_facts() {
     assert!(text(&done.stderr).contains("q/one attempt 1 done"), "{}", text(&done.stderr));
     let result = server.ok(&["show", "one", "--queue", "q", "--key", "k", "--result"]);
     assert_eq!(result, "{\"a\":  1.0} one q k 1\n");
+    let shown = server.ok(&["show", "one", "--queue", "q", "--key", "k"]);
+    assert!(shown.contains("\nresult, 22 B, "), "{shown}");
+    assert!(shown.trim_end().ends_with("{\"a\":  1.0} one q k 1"), "{shown}");
 }
 
 #[test]
@@ -44,7 +47,10 @@ fn the_exit_code_decides() {
         (shown["state"].as_str(), shown["finish"]["reason"].as_str()),
         (Some("dead"), Some("boom"))
     );
+    let listed = server.ok(&["jobs", "--state", "dead"]);
+    assert!(listed.contains("REASON") && listed.contains("boom"), "{listed}");
     add(&server, "not-now", &["--retry-attempts", "1"]);
+    assert!(!server.ok(&["jobs"]).contains("REASON"), "what waits has no reason");
     let given_back = work(&server, &["--once", "--retry-delay", "1h"], "exit 75");
     assert_eq!(given_back.status.code(), Some(1), "it is not done");
     assert!(text(&given_back.stderr).contains("1 job given back"), "{}", text(&given_back.stderr));
