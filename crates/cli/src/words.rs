@@ -42,7 +42,7 @@ pub(crate) fn relative(instant_ms: i64, now_ms: i64) -> String {
 /// not of interest.
 fn rounded(ms: u64) -> u64 {
     match ms {
-        0..1_000 => ms.next_multiple_of(100),
+        0..1_000 => (ms + 50) / 100 * 100,
         _ => (ms + 500) / 1_000 * 1_000,
     }
 }
@@ -168,6 +168,10 @@ mod tests {
             (50, "now"),
             (-40, "now"),
             (250, "in 300 ms"),
+            (493, "in 500 ms"),
+            (508, "in 500 ms"),
+            (951, "in 1 s"),
+            (-140, "100 ms ago"),
             (-180_000, "3 min ago"),
             (3_599_800, "in 1 h"),
         ] {

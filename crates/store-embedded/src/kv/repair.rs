@@ -121,7 +121,8 @@ impl Repair<'_> {
             self.write_copy(&copy, &content)?;
             self.report.set_aside.push(copy);
         }
-        self.give_up(&path, 0..0, None, None, "the note is the last one in the log, if any");
+        let why = "it could not be read, and is made anew from the other files";
+        self.give_up(&path, 0..0, None, None, why);
         let store_id = self.find_store_id()?;
         let tables = self.find_tables(store_id)?;
         let names = self.disk.list(self.dir).map_err(|e| Error::io("list", self.dir, e))?;

@@ -181,10 +181,16 @@ impl<'a> Importer<'a> {
 
     fn queue(&mut self, record: &QueueRecord) -> Result<(), Problem> {
         let name = QueueName::new(&record.name).map_err(words)?;
+        let existed = self.shards.iter().any(|shard| shard.counts.contains_key(&name));
         if let Some(first) = self.shards.first_mut() {
             record.add_totals(first.counts.entry(name.clone()).or_default());
         }
-        let Some(settings) = record.settings() else { return Ok(()) };
+        let Some(settings) = record.settings() else {
+            // Nobody decided anything about it, but it is a queue to the export too.
+            self.imported.kept += u64::from(existed);
+            self.imported.added.queues += u64::from(!existed);
+            return Ok(());
+        };
         settings.check().map_err(words)?;
         if !self.queues.insert(name.clone()) {
             self.imported.kept += 1;

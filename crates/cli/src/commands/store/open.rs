@@ -222,8 +222,12 @@ fn repair_lines(report: &RepairReport, output: &Output) -> Result<(), Failure> {
 }
 
 fn lost_words(lost: &GivenUp) -> String {
-    let mut words =
-        format!("{} from byte {} to {}: {}", lost.file.display(), lost.from, lost.to, lost.why);
+    // Where no bytes are lost, there are none to be named.
+    let place = match lost.to {
+        to if to > lost.from => format!(" from byte {} to {to}", lost.from),
+        _ => String::new(),
+    };
+    let mut words = format!("{}{place}: {}", lost.file.display(), lost.why);
     if let Some(entries) = lost.entries {
         // Writing to a string cannot fail, here and below.
         let _ = write!(words, " ({entries} records)");
@@ -259,5 +263,30 @@ fn kv_failure(error: &Error, dir: &Path) -> Failure {
         Error::Full { .. } => Failure::new(Exit::Io, message).fix("free some space on the disk"),
         Error::TooLarge { .. } => Failure::new(Exit::Internal, message),
         Error::Fatal { .. } | Error::Io { .. } => Failure::new(Exit::Io, message),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_given_up_is_said_without_empty_ranges() {
+        let lost = |from, to, entries| GivenUp {
+            file: "d/MANIFEST".into(),
+            from,
+            to,
+            sequences: None,
+            entries,
+            why: "it is damaged".to_owned(),
+        };
+        let rows = [
+            (lost(0, 0, None), "d/MANIFEST: it is damaged"),
+            (lost(5, 9, None), "d/MANIFEST from byte 5 to 9: it is damaged"),
+            (lost(5, 9, Some(2)), "d/MANIFEST from byte 5 to 9: it is damaged (2 records)"),
+        ];
+        for (lost, expected) in rows {
+            assert_eq!(lost_words(&lost), expected);
+        }
     }
 }

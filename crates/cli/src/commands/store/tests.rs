@@ -201,6 +201,30 @@ async fn what_goes_out_comes_in_again() {
 }
 
 #[tokio::test]
+async fn queues_are_counted_alike_on_the_way_out_and_in() {
+    let store = filled().await;
+    let epoch = store.acquire(ShardId(0), "test".to_owned()).await.unwrap();
+    let bulk = (QueueName::new("bulk").unwrap(), Counts { submitted: 1, ..Counts::default() });
+    let batch = ShardBatch {
+        shard: ShardId(0),
+        epoch,
+        sequence: 1,
+        changes: Arc::default(),
+        counts: vec![bulk],
+        next_number: JobNumber(4),
+    };
+    store.commit(vec![batch]).await.unwrap();
+    let mut out = Vec::new();
+    let tally = export(&store, NOW, &mut out, &|_| ()).await.unwrap();
+    let text = String::from_utf8(out).unwrap();
+    let copy = MemoryStore::new(1);
+    let report = imported(&copy, Into::Empty, &text).await.unwrap();
+    assert_eq!((report.added, report.kept, tally.queues), (tally, 0, 2));
+    let again = imported(&copy, Into::Existing, &text).await.unwrap();
+    assert_eq!((again.added.queues, again.kept), (0, 8), "each line is counted once");
+}
+
+#[tokio::test]
 async fn a_store_that_holds_something_is_added_to_only_when_told() {
     let store = filled().await;
     let text = exported(&store).await;

@@ -13,7 +13,7 @@ use super::day::{Day, parse_day, parse_month_day};
 use super::list::{
     Nth, parse_minute_words, parse_minutes, parse_months, parse_nths, parse_times, parse_weekdays,
 };
-use super::span::Unit;
+use super::span::{Unit, parse_elapsed};
 use super::token::{Cursor, parse_zone};
 use super::vocabulary::{number_word, weekday};
 use crate::when::cron::ordinal;
@@ -57,7 +57,7 @@ pub(crate) fn parse_rhythm(text: &str, reading: &Reading<'_>) -> Result<Rhythm, 
         let mark = cursor.mark();
         if !parts.parse_part(&mut cursor)? {
             cursor.back_to(mark);
-            return Err(cursor.not_understood());
+            return Err(a_span_alone(text).unwrap_or_else(|| cursor.not_understood()));
         }
         cursor.sign(",");
     }
@@ -67,6 +67,14 @@ pub(crate) fn parse_rhythm(text: &str, reading: &Reading<'_>) -> Result<Rhythm, 
         return Err(Problem::new(0..text.len(), message).or(candidates));
     }
     parts.assemble(&cursor, reading)
+}
+
+/// What is meant by `5s` is plain, and one word is missing.
+fn a_span_alone(text: &str) -> Option<Problem> {
+    parse_elapsed(text).ok()?;
+    let message = "this says how long, not that it comes again";
+    let candidates = [format!("every {text}"), format!("@every {text}")];
+    Some(Problem::new(0..text.len(), message).or(candidates))
 }
 
 impl Parts {
