@@ -1,9 +1,12 @@
 //! Bodies in: bounded before they are read, checked before they are parsed, parsed once.
 
+use std::fmt::Display;
+
 use axum::extract::Request;
 use bytes::Bytes;
 use http::{HeaderMap, header};
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 use sha2::{Digest, Sha256};
 
 use super::errors::Problem;
@@ -52,8 +55,35 @@ pub(crate) fn text(bytes: &[u8]) -> Result<&str, Problem> {
     Ok(text)
 }
 
-/// Parses JSON. The path of an error is found by parsing again: only refusals pay for it.
+/// Parses the JSON object that a body is.
 pub(crate) fn parse<'a, T: Deserialize<'a>>(text: &'a str) -> Result<T, Problem> {
+    parse_object("body", text)
+}
+
+/// Parses a JSON object, which a refusal calls by this name.
+pub(crate) fn parse_object<'a, T: Deserialize<'a>>(
+    name: impl Display,
+    text: &'a str,
+) -> Result<T, Problem> {
+    // What serde derives for an object would read a list too, field by position.
+    if text.trim_start().starts_with('{') {
+        return parse_any(text);
+    }
+    parse_any::<IgnoredAny>(text)?;
+    let found = match text.trim_start().as_bytes().first() {
+        Some(b'[') => "a list",
+        Some(b'"') => "a text",
+        Some(b't' | b'f') => "true or false",
+        Some(b'n') => "null",
+        _ => "a number",
+    };
+    let detail = format!("{name} must be a JSON object, not {found}");
+    let fix = "send a JSON object: fields and their values between { and }";
+    Err(Problem::new(kinds::INVALID, detail).field(name.to_string()).fix(fix))
+}
+
+/// Parses JSON. The path of an error is found by parsing again: only refusals pay for it.
+fn parse_any<'a, T: Deserialize<'a>>(text: &'a str) -> Result<T, Problem> {
     let error = match serde_json::from_str::<T>(text) {
         Ok(value) => return Ok(value),
         Err(error) => error,
@@ -157,7 +187,7 @@ mod tests {
     use super::*;
 
     fn kind_of(bytes: &[u8]) -> Option<String> {
-        let checked = text(bytes).and_then(parse::<serde_json::Value>);
+        let checked = text(bytes).and_then(parse_any::<serde_json::Value>);
         let document = serde_json::to_value(checked.err()?.into_document()).unwrap();
         document["type"].as_str().and_then(|t| t.split('#').nth(1)).map(str::to_owned)
     }

@@ -240,12 +240,10 @@ fn wrong_data(message: &str, path: &str) -> Problem {
     if message.starts_with("duplicate field") {
         return Problem::new(kinds::DUPLICATE_FIELD, message.to_owned()).field(within(named));
     }
-    if message.ends_with("expected newtype variant")
-        && let Some((field, name)) = path.rsplit_once('.')
-    {
-        return Problem::new(kinds::INVALID, format!("`{name}` is the name of an object"))
-            .field(field.to_owned())
-            .fix(format!("write {{\"{name}\": {{}}}}, with what belongs to it inside"));
+    if message.ends_with("is the name of an object") {
+        return Problem::new(kinds::INVALID, message.to_owned())
+            .field(path.to_owned())
+            .fix(format!("write {{\"{named}\": {{}}}}, with what belongs to it inside"));
     }
     let problem = Problem::new(kinds::INVALID, message.to_owned());
     if path.is_empty() || path == "." { problem } else { problem.field(path.to_owned()) }
@@ -382,12 +380,7 @@ mod tests {
                 "invalid-value",
                 "target.http.url",
             ),
-            (
-                "invalid type: unit variant, expected newtype variant",
-                "target.worker",
-                "invalid-value",
-                "target",
-            ),
+            ("`worker` is the name of an object", "target", "invalid-value", "target"),
         ];
         for (message, path, kind, field) in rows {
             let document = wrong_data(message, path).into_document();

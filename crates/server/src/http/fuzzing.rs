@@ -13,6 +13,7 @@ use super::params::{self, Params};
 use super::submit::{self, BatchIn};
 use super::types::job_in::{EditIn, JobIn};
 use super::types::lease::{AckIn, AcksIn, ExtendIn, LeaseIn, NackIn};
+use super::types::object::Object;
 use super::types::plan::PreviewIn;
 use super::types::queue::{SettingsEdit, SettingsIn};
 use super::types::schedule::ScheduleIn;
@@ -46,7 +47,7 @@ pub fn lease(bytes: &[u8]) {
         refused(body::parse::<NackIn>(text).and_then(|nack| Ok(nack.how()?)));
         refused(body::parse::<AckIn<'_>>(text).and_then(|ack| Ok(ack.into_result()?)));
         let AcksIn { acks } = body::parse(text)?;
-        for ack in acks {
+        for Object(ack) in acks {
             let (token, ack) = ack.split();
             refused(token.parse::<Token>().map_err(Problem::from));
             refused(ack.into_result().map_err(Problem::from));
@@ -101,8 +102,8 @@ fn read_job(bytes: &[u8]) -> Result<(), Problem> {
     let reading = Reading::new(NOW, &zone);
     if submit::is_batch(text) {
         let BatchIn { jobs } = body::parse(text)?;
-        for raw in jobs {
-            refused(submit::new_job(raw, &reading, None));
+        for (index, raw) in jobs.into_iter().enumerate() {
+            refused(submit::new_job(index, raw, &reading, None));
         }
         return Ok(());
     }

@@ -16,6 +16,7 @@ use super::app::{self, App};
 use super::errors::Problem;
 use super::params::Params;
 use super::types::job_out::JobOut;
+use super::types::object::Object;
 use super::when::{self, Moment};
 use super::{body, cursor, params};
 
@@ -96,7 +97,8 @@ fn state(text: &str) -> Result<JobState, Rejection> {
 #[schema(as = Bulk)]
 pub(crate) struct BulkIn {
     /// Which jobs; everything given must hold. An empty object means all of them.
-    filter: FilterIn,
+    #[schema(value_type = FilterIn)]
+    filter: Object<FilterIn>,
     /// What to do.
     action: ActionIn,
 }
@@ -159,7 +161,7 @@ pub(crate) struct BulkOut {
 )]
 pub(crate) async fn bulk(State(app): State<App>, request: Request) -> Result<Response, Problem> {
     params::none(request.uri())?;
-    let BulkIn { filter, action } = body::json(request).await?;
+    let BulkIn { filter: Object(filter), action } = body::json(request).await?;
     let filter = filter.into_filter(action, &app.reading())?;
     let action = match action {
         ActionIn::Cancel => BulkAction::Cancel,

@@ -21,6 +21,7 @@ use super::types::lease::{
     AckIn, AckItem, AckedOut, AcksIn, ExtendIn, ExtendedOut, HeldLeasesOut, HeldOut, LeaseIn,
     LeasedJobsOut, LeasedOut, NackIn, TokenAckIn,
 };
+use super::types::object::Object;
 use super::{body, kinds};
 use crate::limits;
 
@@ -191,14 +192,14 @@ struct Acks {
 }
 
 impl Acks {
-    fn read(acks: Vec<TokenAckIn<'_>>) -> Result<Self, Rejection> {
+    fn read(acks: Vec<Object<TokenAckIn<'_>>>) -> Result<Self, Rejection> {
         let max = LEASE_BATCH_MAX as usize;
         if acks.is_empty() || acks.len() > max {
             return Err(Rejection::invalid("acks", format!("must hold between 1 and {max}")));
         }
         let (tokens, good) = (Vec::with_capacity(acks.len()), Vec::with_capacity(acks.len()));
         let mut read = Acks { tokens, good };
-        for ack in acks {
+        for Object(ack) in acks {
             let (text, ack) = ack.split();
             let parsed = text.parse::<Token>().and_then(|token| Ok((token, ack.into_result()?)));
             let refusal = parsed.map(|ack| read.good.push(ack)).err();

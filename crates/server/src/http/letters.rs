@@ -17,6 +17,7 @@ use super::body;
 use super::errors::Problem;
 use super::types::job_in::JobIn;
 use super::types::lease::AckIn;
+use super::types::object::Object;
 use crate::limits;
 
 /// What a letter asks for.
@@ -25,10 +26,10 @@ use crate::limits;
 enum LetterIn<'a> {
     /// Schedule this job.
     #[serde(borrow)]
-    Add(Box<JobIn<'a>>),
+    Add(Object<Box<JobIn<'a>>>),
     /// The work of this job was committed with the letter.
     #[serde(borrow)]
-    Done(DoneIn<'a>),
+    Done(Object<DoneIn<'a>>),
 }
 
 #[derive(Deserialize)]
@@ -39,7 +40,7 @@ struct DoneIn<'a> {
     id: String,
     number: u64,
     #[serde(borrow)]
-    answer: Option<AckIn<'a>>,
+    answer: Option<Object<AckIn<'a>>>,
 }
 
 /// What is asked in a letter; times without a zone of their own are read in this one.
@@ -55,15 +56,16 @@ fn understand(letter: &Letter, zone: &Zone) -> Result<Asked, Problem> {
         return Err(body::too_large(limits::BODY_BYTES_MAX));
     }
     match body::parse(body::text(&letter.body)?)? {
-        LetterIn::Add(job) => {
+        LetterIn::Add(Object(job)) => {
             let reading = Reading::new(letter.at, zone);
             let (job, _) = job.into_new_job(&reading, None)?;
             Ok(Asked::Add(Box::new(job)))
         }
-        LetterIn::Done(DoneIn { queue, key, id, number, answer }) => {
+        LetterIn::Done(Object(done)) => {
+            let DoneIn { queue, key, id, number, answer } = done;
             let key = key.as_deref().map(Key::new).transpose()?;
             let name = JobName { queue: QueueName::new(&queue)?, key, id: JobId::new(&id)? };
-            let result = answer.map(AckIn::into_result).transpose()?.flatten();
+            let result = answer.map(|Object(ack)| ack.into_result()).transpose()?.flatten();
             Ok(Asked::Complete { name, number: JobNumber(number), result })
         }
     }
@@ -116,6 +118,14 @@ mod tests {
             (r#"{"ad": {}}"#, "unknown variant `ad`"),
             (r#"{"add": {"quue": "x"}}"#, "there is no field `quue` here; did you mean `queue`?"),
             (r#"{"add": {"at": "yesteryear"}}"#, "at is not understood"),
+            (r#"["add", {}]"#, "body must be a JSON object, not a list"),
+            (r#"{"add": []}"#, "JSON object"),
+            (r#"{"add": {"retry": [3]}}"#, "JSON object"),
+            (r#"{"done": ["q", null, "a", 1, null]}"#, "JSON object"),
+            (
+                r#"{"done": {"queue": "q", "id": "a", "number": 1, "answer": [1, null, "", ""]}}"#,
+                "JSON object",
+            ),
             (r#"{"done": {"queue": "q", "id": "a"}}"#, "missing field `number`"),
             (r#"{"done": {"queue": "", "id": "a", "number": 1}}"#, "queue"),
         ];

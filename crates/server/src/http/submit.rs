@@ -150,7 +150,7 @@ async fn submit_many(app: &App, text: &str, repeat: Option<&str>) -> Result<Resp
             let key = format!("{key}/{index}");
             Idempotency { key, fingerprint }
         });
-        read.push(new_job(raw, &reading, repeat).map(|(job, understood)| {
+        read.push(new_job(index, raw, &reading, repeat).map(|(job, understood)| {
             accepted.push(job);
             understood
         }));
@@ -161,11 +161,13 @@ async fn submit_many(app: &App, text: &str, repeat: Option<&str>) -> Result<Resp
 
 /// A job of many, and what was understood by its time when that was in words.
 pub(super) fn new_job(
+    index: usize,
     raw: &RawValue,
     reading: &Reading<'_>,
     repeat: Option<Idempotency>,
 ) -> Result<(NewJob, Option<Understood>), Problem> {
-    body::parse::<JobIn<'_>>(raw.get())?.into_new_job(reading, repeat)
+    let job: JobIn<'_> = body::parse_object(format_args!("jobs[{index}]"), raw.get())?;
+    job.into_new_job(reading, repeat)
 }
 
 /// Puts the answers of the library and our own refusals back into the order of the jobs.

@@ -4,6 +4,7 @@ mod bodies;
 mod jobs;
 mod leases;
 mod limits;
+mod objects;
 mod queues;
 mod routes;
 mod schedules;

@@ -15,6 +15,7 @@ use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
 use super::due::{self, DueIn, DueRead, both};
+use super::object::Object;
 use super::payload::PayloadIn;
 use super::retry::RetryIn;
 use super::target::TargetIn;
@@ -64,7 +65,8 @@ pub(crate) struct JobIn<'a> {
     #[schema(example = "https://example.com/hook")]
     url: Option<String>,
     /// When and how often it is tried again.
-    retry: Option<RetryIn>,
+    #[schema(value_type = Option<RetryIn>)]
+    retry: Option<Object<RetryIn>>,
     /// How long one attempt may take; 30s when not given. For a worker that pulls it is the length
     /// of its lease, unless it asks for another one or extends it.
     #[schema(value_type = Option<when::SpanIn>)]
@@ -216,7 +218,7 @@ impl JobIn<'_> {
         if let Some(payload) = payload.into_payload()? {
             spec.payload = payload;
         }
-        if let Some(retry) = self.retry {
+        if let Some(Object(retry)) = self.retry {
             spec.retry = retry.into_policy()?;
         }
         if let Some(timeout) = self.timeout {
@@ -263,7 +265,8 @@ pub(crate) struct EditIn<'a> {
     /// Short for an HTTP target that takes a POST.
     url: Option<String>,
     /// When and how often it is tried again: the whole policy.
-    retry: Option<RetryIn>,
+    #[schema(value_type = Option<RetryIn>)]
+    retry: Option<Object<RetryIn>>,
     /// How long one attempt may take.
     #[schema(value_type = Option<when::SpanIn>)]
     timeout: Option<Moment>,
@@ -296,7 +299,7 @@ impl EditIn<'_> {
             due_at,
             payload: payload.into_payload()?,
             target: target(self.target, self.url)?,
-            retry: self.retry.map(RetryIn::into_policy).transpose()?,
+            retry: self.retry.map(|Object(retry)| retry.into_policy()).transpose()?,
             timeout: self.timeout.map(|span| span.span("timeout")).transpose()?,
         };
         if edit == Edit::default() {

@@ -13,6 +13,7 @@ use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
 use super::Stamp;
+use super::object::Object;
 use super::payload::{Inline, PayloadIn};
 use crate::http::errors::{Problem, ProblemOut};
 use crate::http::when::{self, Moment};
@@ -42,12 +43,15 @@ pub(crate) struct LeaseIn<'a> {
     /// Jobs that are done, at most 1000: finished first, and in the same step. With any of them
     /// the answer comes at once, whatever `wait` says.
     #[serde(borrow, default)]
-    acks: Vec<TokenAckIn<'a>>,
+    #[schema(value_type = Vec<TokenAckIn<'a>>)]
+    acks: Vec<Object<TokenAckIn<'a>>>,
 }
 
 impl<'a> LeaseIn<'a> {
     /// The jobs to be finished first, and the request for the library.
-    pub(crate) fn split(mut self) -> Result<(Vec<TokenAckIn<'a>>, LeaseRequest), Rejection> {
+    pub(crate) fn split(
+        mut self,
+    ) -> Result<(Vec<Object<TokenAckIn<'a>>>, LeaseRequest), Rejection> {
         let acks = std::mem::take(&mut self.acks);
         Ok((acks, self.into_request()?))
     }
@@ -155,7 +159,8 @@ impl AckIn<'_> {
 pub(crate) struct AcksIn<'a> {
     /// Each with its token; at most 1000.
     #[serde(borrow)]
-    pub(crate) acks: Vec<TokenAckIn<'a>>,
+    #[schema(value_type = Vec<TokenAckIn<'a>>)]
+    pub(crate) acks: Vec<Object<TokenAckIn<'a>>>,
 }
 
 /// One of several jobs that are done.

@@ -7,6 +7,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use utoipa::ToSchema;
 
 use super::Stamp;
+use super::object::Object;
 use crate::http::when::{self, Moment};
 
 /// A queue's settings, whole. What is not given is open and unlimited.
@@ -22,7 +23,8 @@ pub(crate) struct SettingsIn {
     #[schema(example = 10)]
     concurrency: Option<u32>,
     /// At most so many jobs are started in a time.
-    rate: Option<RateIn>,
+    #[schema(value_type = Option<RateIn>)]
+    rate: Option<Object<RateIn>>,
     /// At most so many jobs may be pending.
     pending_max: Option<u64>,
 }
@@ -53,7 +55,7 @@ impl SettingsIn {
             paused_in: self.paused_in.unwrap_or(false),
             paused_out: self.paused_out.unwrap_or(false),
             concurrency: self.concurrency,
-            rate: self.rate.map(RateIn::into_rate).transpose()?,
+            rate: self.rate.map(|Object(rate)| rate.into_rate()).transpose()?,
             pending_max: self.pending_max,
         };
         settings.check()?;
@@ -77,7 +79,7 @@ pub(crate) struct SettingsEdit {
     /// At most so many jobs are started in a time.
     #[serde(default)]
     #[schema(value_type = Option<RateIn>)]
-    rate: Limit<RateIn>,
+    rate: Limit<Object<RateIn>>,
     /// At most so many jobs may be pending.
     #[serde(default)]
     #[schema(value_type = Option<u64>)]
@@ -122,7 +124,7 @@ impl SettingsEdit {
         settings.rate = match self.rate {
             Limit::Kept => settings.rate,
             Limit::Lifted => None,
-            Limit::Set(rate) => Some(rate.into_rate()?),
+            Limit::Set(Object(rate)) => Some(rate.into_rate()?),
         };
         settings.check()?;
         Ok(settings)

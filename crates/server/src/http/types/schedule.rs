@@ -13,6 +13,7 @@ use utoipa::ToSchema;
 use super::Stamp;
 use super::job_in::JobIn;
 use super::job_out;
+use super::object::Object;
 use super::payload::Inline;
 use super::plan::{DialectIn, FoldIn, GapIn, TextsIn, with_plan};
 use super::retry::RetryOut;
@@ -50,7 +51,8 @@ with_plan! {
         note: Option<String>,
         /// What its jobs are: a job without id, time and `on_conflict`.
         #[serde(borrow, default)]
-        job: JobIn<'a>,
+        #[schema(value_type = JobIn<'a>)]
+        job: Object<JobIn<'a>>,
     }
 }
 
@@ -88,7 +90,7 @@ impl ScheduleIn<'_> {
         if pause {
             draft = draft.paused(self.note.as_deref().unwrap_or_default());
         }
-        let (queue, key, template) = self.job.into_template()?;
+        let (queue, key, template) = self.job.0.into_template()?;
         draft = draft.queue(queue);
         if let Some(key) = key {
             draft = draft.key(key);

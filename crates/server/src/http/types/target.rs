@@ -6,12 +6,15 @@ use std::sync::Arc;
 use hence_core::error::Rejection;
 use hence_core::id::HandlerName;
 use hence_core::job::{HttpTarget, Target};
+use serde::de::IntoDeserializer;
 use serde::ser::SerializeMap;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use utoipa::ToSchema;
 
+use super::object::Object;
+
 /// Where a job goes when it is due: exactly one of these.
-#[derive(Deserialize, ToSchema)]
+#[derive(ToSchema)]
 #[serde(rename_all = "lowercase", deny_unknown_fields)]
 #[schema(as = NewTarget)]
 pub(crate) enum TargetIn {
@@ -69,6 +72,51 @@ impl TargetIn {
             TargetIn::Worker(Nothing {}) => Target::Worker,
             TargetIn::Handler(HandlerIn { name }) => Target::Handler(HandlerName::new(&name)?),
         })
+    }
+}
+
+impl<'de> Deserialize<'de> for TargetIn {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        // Any: a bare name is answered with how it is written.
+        deserializer.deserialize_any(TargetVisitor)
+    }
+}
+
+/// The kinds of target, by name.
+#[derive(Deserialize)]
+#[serde(field_identifier, rename_all = "lowercase")]
+enum Kind {
+    Http,
+    Worker,
+    Handler,
+}
+
+struct TargetVisitor;
+
+impl<'de> de::Visitor<'de> for TargetVisitor {
+    type Value = TargetIn;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a JSON object with one of http, worker and handler in it")
+    }
+
+    fn visit_str<E: de::Error>(self, name: &str) -> Result<TargetIn, E> {
+        Kind::deserialize(name.into_deserializer())?;
+        Err(de::Error::custom(format_args!("`{name}` is the name of an object")))
+    }
+
+    fn visit_map<A: de::MapAccess<'de>>(self, mut map: A) -> Result<TargetIn, A::Error> {
+        let one = "target must hold one of http, worker and handler, and one only";
+        let Some(kind) = map.next_key()? else { return Err(de::Error::custom(one)) };
+        let target = match kind {
+            Kind::Http => TargetIn::Http(map.next_value::<Object<_>>()?.0),
+            Kind::Worker => TargetIn::Worker(map.next_value::<Object<_>>()?.0),
+            Kind::Handler => TargetIn::Handler(map.next_value::<Object<_>>()?.0),
+        };
+        match map.next_key::<de::IgnoredAny>()? {
+            None => Ok(target),
+            Some(_) => Err(de::Error::custom(one)),
+        }
     }
 }
 
