@@ -97,6 +97,18 @@ impl Rejection {
         Rejection::Invalid { field: field.into(), problem: problem.into() }
     }
 
+    /// The same about a field of another name: where it stands in a request, only its reader knows.
+    #[must_use]
+    pub fn renamed(self, name: impl FnOnce(&str) -> String) -> Self {
+        match self {
+            Rejection::Invalid { field, problem } => Rejection::invalid(name(&field), problem),
+            Rejection::TooLarge { field, size, max } => {
+                Rejection::too_long(name(&field), size, max)
+            }
+            other => other,
+        }
+    }
+
     /// Whether the same request may be accepted later, with nothing changed about it.
     pub fn is_passing(&self) -> bool {
         match self {

@@ -123,7 +123,7 @@ fn check_name(
     Err(Rejection::invalid(
         field,
         match allowed {
-            Allowed::Plain => "may hold only ASCII letters, digits and . _ : / -",
+            Allowed::Plain => "must hold only ASCII letters, digits and . _ : / -",
             Allowed::Printable => "must not hold control characters or start or end with a space",
         },
     ))

@@ -440,7 +440,7 @@ impl JobSpec {
             ));
         }
         if self.expires_after == Some(Millis::ZERO) {
-            return Err(Rejection::invalid("expires", "must lie after the due time"));
+            return Err(Rejection::invalid("expires_in", "must lie after the due time"));
         }
         if self.retention > limits::RETENTION_MAX {
             return Err(Rejection::out_of_range("retention", "0ms", limits::RETENTION_MAX));
@@ -529,7 +529,10 @@ fn check_url(url: &str) -> Result<(), Rejection> {
     };
     let host = rest.split(['/', '?', '#']).next().unwrap_or_default();
     if host.is_empty() || host.starts_with(':') {
-        return Err(Rejection::invalid("target.url", "names no host"));
+        return Err(Rejection::invalid(
+            "target.url",
+            "names no host; write it like https://example.com/hook",
+        ));
     }
     if host.contains('@') {
         let problem = "must not carry credentials; send them in a header";
@@ -549,7 +552,10 @@ fn check_header(name: &str, value: &str) -> Result<(), Rejection> {
         ["content-length", "transfer-encoding", "connection", "host", "upgrade", "te"];
     let token = |b: u8| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b);
     if name.is_empty() || !name.bytes().all(token) {
-        return Err(Rejection::invalid("target.headers", "holds a name that is not a header name"));
+        return Err(Rejection::invalid(
+            "target.headers",
+            "holds a name that is not a header name; use letters, digits and -",
+        ));
     }
     let lower = name.to_ascii_lowercase();
     if OURS.contains(&lower.as_str()) || lower.starts_with("hence-") {
@@ -561,7 +567,7 @@ fn check_header(name: &str, value: &str) -> Result<(), Rejection> {
     if !value.bytes().all(|b| b == b'\t' || (0x20..0x7f).contains(&b)) {
         return Err(Rejection::invalid(
             "target.headers",
-            "holds a value that is not printable ASCII",
+            "holds a value that is not printable ASCII; encode it",
         ));
     }
     Ok(())

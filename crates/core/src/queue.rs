@@ -43,7 +43,7 @@ impl QueueSettings {
             if rate.count == 0 || rate.per == Millis::ZERO {
                 return Err(Rejection::invalid(
                     "rate",
-                    "needs a count and a time, both above zero",
+                    "must have a count and a time, both above zero",
                 ));
             }
             if rate.per > Millis::from_secs(24 * 3600) {

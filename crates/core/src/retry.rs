@@ -93,7 +93,7 @@ impl RetryPolicy {
         if self.jitter_percent > 100 {
             return Err(Rejection::out_of_range("retry.jitter_percent", 0, 100));
         }
-        match &self.backoff {
+        let field = match &self.backoff {
             Backoff::Exponential { factor_percent, .. }
                 if !(100..=10_000).contains(factor_percent) =>
             {
@@ -108,12 +108,16 @@ impl RetryPolicy {
                     alloc::format!("must hold between 1 and {max} delays"),
                 ));
             }
-            Backoff::Fixed(_) | Backoff::Exponential { .. } | Backoff::List(_) => {}
-        }
-        if self.backoff.longest_given().max(self.cap) > limits::RETRY_DELAY_MAX {
-            return Err(Rejection::out_of_range("retry delay", "0ms", limits::RETRY_DELAY_MAX));
-        }
-        Ok(())
+            Backoff::Fixed(_) => "retry.delay",
+            Backoff::Exponential { .. } => "retry.first",
+            Backoff::List(_) => "retry.delays",
+        };
+        let within = |field: &'static str, delay: Millis| {
+            let max = limits::RETRY_DELAY_MAX;
+            if delay > max { Err(Rejection::out_of_range(field, "0ms", max)) } else { Ok(()) }
+        };
+        within(field, self.backoff.longest_given())?;
+        within("retry.cap", self.cap)
     }
 
     /// Decides what follows `attempt` (from 1), which failed at `now`. `retry_after` is the

@@ -68,12 +68,12 @@ impl Understood {
         place: Range<usize>,
     ) -> Result<Self, Problem> {
         let Some(understood) = Understood::new(instant, zone) else {
-            return Err(Problem::new(place, "beyond the end of the calendar"));
+            return Err(Problem::out_of_range(place, "beyond the end of the calendar"));
         };
         if !fits(instant, now) {
             let latest = now.plus(DUE_AHEAD_MAX);
             let message = format!("{} is not between 1970 and {latest}", understood.words);
-            return Err(Problem::new(place, message));
+            return Err(Problem::out_of_range(place, message));
         }
         Ok(understood)
     }

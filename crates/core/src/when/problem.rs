@@ -17,12 +17,20 @@ pub struct Problem {
     pub message: String,
     /// What could have been meant: texts that would be understood, the likeliest first.
     pub candidates: Vec<String>,
+    /// Whether the text was understood, and means a time at which nothing may be due.
+    pub is_out_of_range: bool,
 }
 
 impl Problem {
     /// A problem with these bytes of the text.
     pub fn new(span: Range<usize>, message: impl Into<String>) -> Self {
-        Problem { span, message: message.into(), candidates: Vec::new() }
+        let (message, candidates) = (message.into(), Vec::new());
+        Problem { span, message, candidates, is_out_of_range: false }
+    }
+
+    /// These bytes mean a time at which nothing may be due.
+    pub(crate) fn out_of_range(span: Range<usize>, message: impl Into<String>) -> Self {
+        Problem { is_out_of_range: true, ..Problem::new(span, message) }
     }
 
     /// The same problem, with what could have been meant.

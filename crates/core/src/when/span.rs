@@ -170,7 +170,9 @@ mod tests {
             let problem = parse_in(text, now, &Zone::UTC).unwrap_err();
             assert_eq!((problem.span, problem.message.as_str()), (span, message), "{text}");
         }
-        let far = parse_in("300 years", now, &Zone::UTC).unwrap_err().to_string();
+        let far = parse_in("300 years", now, &Zone::UTC).unwrap_err();
+        assert!(far.is_out_of_range && far.candidates.is_empty());
+        let far = far.to_string();
         assert!(far.contains("is not between 1970 and 2226"), "{far}");
         let long = "9".repeat(TEXT_BYTES_MAX + 1);
         assert!(parse_in(&long, now, &Zone::UTC).is_err() && parse_span(&long).is_err());

@@ -222,7 +222,7 @@ async fn p12_bad_input_names_its_field_and_changes_nothing() {
         ("target.url", NewJob::http("ftp://example.com/")),
         ("timeout", note("").timeout(Millis::new(1))),
         ("retry.max_attempts", note("").retry(every(SECOND, 0))),
-        ("expires", note("").expires_after(Millis::ZERO)),
+        ("expires_in", note("").expires_after(Millis::ZERO)),
         ("retention", note("").retention(Millis::new(u64::MAX))),
     ];
     for (field, job) in rows {

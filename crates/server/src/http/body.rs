@@ -9,8 +9,8 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use sha2::{Digest, Sha256};
 
-use super::errors::Problem;
-use super::kinds;
+use super::errors::{self, Problem};
+use super::{kinds, mismatch};
 use crate::limits;
 
 /// Reads the whole body, at most `max` bytes of it.
@@ -77,9 +77,7 @@ pub(crate) fn parse_object<'a, T: Deserialize<'a>>(
         Some(b'n') => "null",
         _ => "a number",
     };
-    let detail = format!("{name} must be a JSON object, not {found}");
-    let fix = "send a JSON object: fields and their values between { and }";
-    Err(Problem::new(kinds::INVALID, detail).field(name.to_string()).fix(fix))
+    Err(errors::must(&name.to_string(), "be a JSON object", Some(found)))
 }
 
 /// Parses JSON. The path of an error is found by parsing again: only refusals pay for it.
@@ -93,7 +91,22 @@ fn parse_any<'a, T: Deserialize<'a>>(text: &'a str) -> Result<T, Problem> {
         Ok(_) => String::new(),
         Err(error) => error.path().to_string(),
     };
-    Err(Problem::from_json(&error, &path))
+    let (line, column) = (error.line(), error.column());
+    let words = error.to_string();
+    let words = words.strip_suffix(&format!(" at line {line} column {column}")).unwrap_or(&words);
+    let problem = if is_mismatch(&error, words, text) {
+        mismatch::problem(words, &path)
+    } else {
+        Problem::new(kinds::BAD_JSON, words.to_owned())
+    };
+    Err(problem.place(line, column))
+}
+
+/// Whether the text is JSON, only not what was asked for. Where one of several names was wanted,
+/// serde says of every other value that it is no JSON.
+fn is_mismatch(error: &serde_json::Error, words: &str, text: &str) -> bool {
+    let is_json = || serde_json::from_str::<IgnoredAny>(text).is_ok();
+    error.is_data() || words == "expected value" && is_json()
 }
 
 /// A digest of a request, to tell a repetition from another request under the same key. Stored with

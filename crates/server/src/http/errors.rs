@@ -11,7 +11,6 @@ use http::{HeaderValue, StatusCode, header};
 use serde::Serialize;
 
 use super::kinds::{self, Kind};
-use crate::nearest::nearest;
 
 /// A refusal on its way to the caller.
 #[derive(Clone, Debug)]
@@ -108,8 +107,10 @@ impl Problem {
         problem: when::Problem,
     ) -> Self {
         let field = field.into();
-        let detail = format!("{field} is not understood: {}", problem.message);
+        let trouble = if problem.is_out_of_range { "is out of range" } else { "is not understood" };
+        let detail = format!("{field} {trouble}: {}", problem.message);
         let fix = match problem.candidates.as_slice() {
+            [] if problem.is_out_of_range => OUT_OF_RANGE.to_owned(),
             [] => examples(&field).to_owned(),
             [only] => format!("say `{only}`"),
             several => format!("say one of `{}`", several.join("`, `")),
@@ -177,20 +178,15 @@ impl Problem {
         }
     }
 
-    /// What serde found wrong with a body, at this path within it.
-    pub(crate) fn from_json(error: &serde_json::Error, path: &str) -> Self {
-        let (line, column) = (error.line(), error.column());
-        let text = error.to_string();
-        let message =
-            text.strip_suffix(&format!(" at line {line} column {column}")).unwrap_or(&text);
-        let mut problem = match error.classify() {
-            serde_json::error::Category::Data => wrong_data(message, path),
-            _ => Problem::new(kinds::BAD_JSON, message.to_owned()),
-        };
-        problem.0.place = (line > 0).then_some((line, column));
-        problem
+    /// At this place of the body.
+    pub(crate) fn place(mut self, line: usize, column: usize) -> Self {
+        self.0.place = (line > 0).then_some((line, column));
+        self
     }
 }
+
+/// What to do about a time that was understood, and at which nothing may be due.
+const OUT_OF_RANGE: &str = "choose a time between 1970 and 200 years from now";
 
 /// What would be understood in this field, for whoever was not understood at all.
 fn examples(field: &str) -> &'static str {
@@ -214,48 +210,37 @@ impl Unread {
     }
 }
 
-/// A body that is JSON but not what was asked for. Serde says so in words only; the words are
-/// pinned by the tests below.
-fn wrong_data(message: &str, path: &str) -> Problem {
-    let mut quoted = message.split('`').skip(1).step_by(2);
-    let named = quoted.next().unwrap_or_default();
-    let within = |name: &str| match path {
-        "" | "." => name.to_owned(),
-        path if path == name || path.ends_with(&format!(".{name}")) => path.to_owned(),
-        path => format!("{path}.{name}"),
+/// This field must be something, and is something else.
+pub(crate) fn must(field: &str, what: &str, found: Option<&str>) -> Problem {
+    let detail = match found {
+        Some(found) => format!("{field} must {what}, not {found}"),
+        None => format!("{field} must {what}"),
     };
-    if message.starts_with("unknown field") {
-        let valid: Vec<&str> = quoted.collect();
-        let problem =
-            Problem::new(kinds::UNKNOWN_FIELD, format!("there is no field `{named}` here"))
-                .field(within(named));
-        return match nearest(named, valid.iter().copied()) {
-            Some(meant) => problem.fix(format!("did you mean `{meant}`?")),
-            None => problem.fix(format!("use one of: {}", valid.join(", "))),
-        };
+    let fix = format!("correct `{field}`: it must {what}");
+    Problem::new(kinds::INVALID, detail).field(field.to_owned()).fix(fix)
+}
+
+/// What to do about a problem of a field: its sentence says what must be, or ends with what helps.
+pub(crate) fn advice(field: &str, problem: &str) -> Option<String> {
+    if let Some((_, helps)) = problem.rsplit_once("; ") {
+        return Some(helps.to_owned());
     }
-    if message.starts_with("missing field") {
-        return Problem::new(kinds::MISSING_FIELD, message.to_owned()).field(within(named));
-    }
-    if message.starts_with("duplicate field") {
-        return Problem::new(kinds::DUPLICATE_FIELD, message.to_owned()).field(within(named));
-    }
-    if message.ends_with("is the name of an object") {
-        return Problem::new(kinds::INVALID, message.to_owned())
-            .field(path.to_owned())
-            .fix(format!("write {{\"{named}\": {{}}}}, with what belongs to it inside"));
-    }
-    let problem = Problem::new(kinds::INVALID, message.to_owned());
-    if path.is_empty() || path == "." { problem } else { problem.field(path.to_owned()) }
+    let what = problem.strip_prefix("must ")?;
+    Some(format!("correct `{field}`: it must {what}"))
 }
 
 impl From<Rejection> for Problem {
     fn from(rejection: Rejection) -> Self {
         let detail = rejection.to_string();
         match rejection {
-            Rejection::Invalid { field, .. } => Problem::new(kinds::INVALID, detail).field(field),
+            Rejection::Invalid { field, problem } => {
+                let fix = advice(&field, &problem);
+                let document = Problem::new(kinds::INVALID, detail).field(field);
+                fix.into_iter().fold(document, Problem::fix)
+            }
             Rejection::TooLarge { field, max, .. } => {
-                Problem::new(kinds::TOO_LARGE, detail).field(field).limit(max)
+                let fix = format!("shorten `{field}`: at most {max} is allowed");
+                Problem::new(kinds::TOO_LARGE, detail).field(field).limit(max).fix(fix)
             }
             Rejection::ExpiresBeforeDue { .. } => {
                 Problem::new(kinds::INVALID, detail).field("expires_at")
@@ -369,27 +354,14 @@ mod tests {
     }
 
     #[test]
-    fn words_of_serde_become_fields() {
+    fn the_fix_says_what_must_be_or_what_helps() {
         let rows = [
-            ("unknown field `qeue`, expected one of `queue`, `key`", "", "unknown-field", "qeue"),
-            ("missing field `token`", "acks[3]", "missing-field", "acks[3].token"),
-            ("duplicate field `id`", "id", "duplicate-field", "id"),
-            (
-                "invalid type: map, expected a string",
-                "target.http.url",
-                "invalid-value",
-                "target.http.url",
-            ),
-            ("`worker` is the name of an object", "target", "invalid-value", "target"),
+            ("must be between 1 and 9", Some("correct `f`: it must be between 1 and 9")),
+            ("is no token; use the right one", Some("use the right one")),
+            ("is wrong", None),
         ];
-        for (message, path, kind, field) in rows {
-            let document = wrong_data(message, path).into_document();
-            assert!(document.r#type.ends_with(kind), "{message}");
-            assert_eq!(document.field.as_deref(), Some(field), "{message}");
+        for (problem, fix) in rows {
+            assert_eq!(advice("f", problem).as_deref(), fix, "{problem}");
         }
-        let document = wrong_data(rows[0].0, "").into_document();
-        assert_eq!(document.fix, "did you mean `queue`?");
-        let document = wrong_data(rows[4].0, rows[4].1).into_document();
-        assert_eq!(document.fix, "write {\"worker\": {}}, with what belongs to it inside");
     }
 }

@@ -70,7 +70,7 @@ pub(crate) async fn list(State(app): State<App>, request: Request) -> Result<Res
     let filter = Filter {
         queue: params.one("queue")?.map(QueueName::new).transpose()?,
         key: params.one("key")?.map(Key::new).transpose()?,
-        states: params.all("state").map(state).collect::<Result<_, _>>()?,
+        states: params.all("state").map(|name| state("state", name)).collect::<Result<_, _>>()?,
         schedule: params.one("schedule")?.map(ScheduleId::new).transpose()?,
         from: params.instant("from", &app.reading())?,
         until: params.instant("until", &app.reading())?,
@@ -84,10 +84,10 @@ pub(crate) async fn list(State(app): State<App>, request: Request) -> Result<Res
     Ok(app::json(StatusCode::OK, &answer))
 }
 
-fn state(text: &str) -> Result<JobState, Rejection> {
+fn state(field: &'static str, text: &str) -> Result<JobState, Rejection> {
     STATES.into_iter().find(|state| state.as_str() == text).ok_or_else(|| {
         let names = STATES.map(JobState::as_str).join(", ");
-        Rejection::invalid("state", format!("must be one of {names}"))
+        Rejection::invalid(field, format!("must be one of {names}"))
     })
 }
 
@@ -177,7 +177,9 @@ pub(crate) async fn bulk(State(app): State<App>, request: Request) -> Result<Res
 impl FilterIn {
     fn into_filter(self, action: ActionIn, reading: &Reading<'_>) -> Result<Filter, Problem> {
         let states = match self.states {
-            Some(names) => names.iter().map(|name| state(name)).collect::<Result<_, _>>()?,
+            Some(names) => {
+                names.iter().map(|name| state("filter.states", name)).collect::<Result<_, _>>()?
+            }
             None => match action {
                 ActionIn::Cancel => vec![JobState::Scheduled, JobState::Ready, JobState::Running],
                 ActionIn::Run => vec![JobState::Scheduled],
@@ -185,11 +187,12 @@ impl FilterIn {
                 ActionIn::Forget => STATES.into_iter().filter(|state| state.is_final()).collect(),
             },
         };
+        let within = |rejection: Rejection| rejection.renamed(|field| format!("filter.{field}"));
         Ok(Filter {
-            queue: self.queue.as_deref().map(QueueName::new).transpose()?,
-            key: self.key.as_deref().map(Key::new).transpose()?,
+            queue: self.queue.as_deref().map(QueueName::new).transpose().map_err(within)?,
+            key: self.key.as_deref().map(Key::new).transpose().map_err(within)?,
             states,
-            schedule: self.schedule.as_deref().map(ScheduleId::new).transpose()?,
+            schedule: self.schedule.as_deref().map(ScheduleId::new).transpose().map_err(within)?,
             from: self.from.map(|from| from.instant("filter.from", reading)).transpose()?,
             until: self.until.map(|until| until.instant("filter.until", reading)).transpose()?,
         })

@@ -114,8 +114,8 @@ mod tests {
     fn a_letter_that_makes_no_sense_is_told_what_is_wrong() {
         let rows = [
             ("", "EOF while parsing"),
-            ("{}", "expected value"),
-            (r#"{"ad": {}}"#, "unknown variant `ad`"),
+            ("{}", "body is none of the choices"),
+            (r#"{"ad": {}}"#, "body must be one of add, done, not `ad`; did you mean `add`?"),
             (r#"{"add": {"quue": "x"}}"#, "there is no field `quue` here; did you mean `queue`?"),
             (r#"{"add": {"at": "yesteryear"}}"#, "at is not understood"),
             (r#"["add", {}]"#, "body must be a JSON object, not a list"),

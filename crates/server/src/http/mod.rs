@@ -15,6 +15,7 @@ pub(crate) mod kinds;
 mod leases;
 mod ledger;
 pub(crate) mod letters;
+mod mismatch;
 pub(crate) mod openapi;
 mod params;
 mod preview;

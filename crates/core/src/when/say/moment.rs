@@ -210,8 +210,8 @@ impl Said {
         }
         let moved = later(now, span, zone, all.clone())?;
         let date = zone.wall(moved).map(DateTime::date);
-        let date =
-            date.ok_or_else(|| Problem::new(all.clone(), "beyond the end of the calendar"))?;
+        let date = date
+            .ok_or_else(|| Problem::out_of_range(all.clone(), "beyond the end of the calendar"))?;
         let (time, days) = self.time(cursor)?;
         self.first_of(&[date], time, days, cursor, (now, zone, None))
     }
@@ -370,7 +370,7 @@ pub(crate) fn at_wall(
     };
     match found.to_timestamp(wall) {
         Ok(instant) => Ok(Timestamp::from_millis(instant.as_millisecond())),
-        Err(_) => Err(Problem::new(span, "beyond the end of the calendar")),
+        Err(_) => Err(Problem::out_of_range(span, "beyond the end of the calendar")),
     }
 }
 

@@ -8,65 +8,160 @@ use super::Api;
 
 #[tokio::test]
 async fn what_is_wrong_with_a_job_is_named() {
-    let api = Api::new().await;
     let rows = [
-        (r#"{"qeue":"x"}"#, 422, "unknown-field", "qeue"),
-        (r#"{"queue":7}"#, 422, "invalid-value", "queue"),
-        (r#"{"queue":"a b"}"#, 422, "invalid-value", "queue"),
-        (r#"{"id":""}"#, 422, "invalid-value", "id"),
-        (r#"{"id":"a","id":"b"}"#, 422, "duplicate-field", "id"),
-        (r#"{"at":1,"time":2}"#, 422, "duplicate-field", "at"),
-        (r#"{"at":1,"in":"1s"}"#, 422, "invalid-value", "at"),
-        (r#"{"at":-1}"#, 422, "invalid-value", "at"),
-        (r#"{"at":1.5}"#, 422, "invalid-value", "at"),
-        (r#"{"at":"tomorow"}"#, 422, "invalid-value", "at"),
-        (r#"{"at":99999999999}"#, 422, "invalid-value", "at"),
-        (r#"{"in":"1 month","timeout":"1 month"}"#, 422, "invalid-value", "timeout"),
-        (r#"{"at":{}}"#, 422, "invalid-value", "at"),
-        (r#"{"payload":1,"payload_text":"x"}"#, 422, "invalid-value", "payload"),
-        (r#"{"payload_base64":"%"}"#, 422, "invalid-value", "payload"),
-        (r#"{"content_type":"text/plain"}"#, 422, "invalid-value", "content_type"),
-        (r#"{"url":"ftp://x"}"#, 422, "invalid-value", "url"),
-        (r#"{"url":"http://u:p@x"}"#, 422, "invalid-value", "url"),
-        (r#"{"url":"http://x","target":{"worker":{}}}"#, 422, "invalid-value", "target"),
-        (r#"{"target":{"http":{"url":"x"}}}"#, 422, "invalid-value", "target.http.url"),
-        (r#"{"target":{"http":{}}}"#, 422, "missing-field", "target.http.url"),
+        (r#"{"qeue":"x"}"#, "unknown-field", "qeue"),
+        (r#"{"queue":7}"#, "invalid-value", "queue"),
+        (r#"{"queue":"a b"}"#, "invalid-value", "queue"),
+        (r#"{"id":""}"#, "invalid-value", "id"),
+        (r#"{"id":"a","id":"b"}"#, "duplicate-field", "id"),
+        (r#"{"at":1,"time":2}"#, "duplicate-field", "at"),
+        (r#"{"at":1,"in":"1s"}"#, "invalid-value", "at"),
+        (r#"{"at":-1}"#, "invalid-value", "at"),
+        (r#"{"time":-1}"#, "invalid-value", "time"),
+        (r#"{"time":"tomorow"}"#, "invalid-value", "time"),
+        (r#"{"time":9999999999999}"#, "invalid-value", "time"),
+        (r#"{"time":1,"in":"1s"}"#, "invalid-value", "time"),
+        (r#"{"in":"9999999999s"}"#, "invalid-value", "in"),
+        (r#"{"in":"300y"}"#, "invalid-value", "in"),
+        (r#"{"at":1.5}"#, "invalid-value", "at"),
+        (r#"{"at":"tomorow"}"#, "invalid-value", "at"),
+        (r#"{"at":99999999999}"#, "invalid-value", "at"),
+        (r#"{"in":"1 month","timeout":"1 month"}"#, "invalid-value", "timeout"),
+        (r#"{"at":{}}"#, "invalid-value", "at"),
+        (r#"{"payload":1,"payload_text":"x"}"#, "invalid-value", "payload"),
+        (r#"{"payload_base64":"%"}"#, "invalid-value", "payload_base64"),
+        (r#"{"content_type":"text/plain"}"#, "invalid-value", "content_type"),
+        (r#"{"url":"ftp://x"}"#, "invalid-value", "url"),
+        (r#"{"url":"http://u:p@x"}"#, "invalid-value", "url"),
+        (r#"{"timeout":"1ms"}"#, "invalid-value", "timeout"),
+        (r#"{"expires_in":"1h","expires_at":1}"#, "invalid-value", "expires_at"),
+        (r#"{"at":1789000000,"expires_at":1789000000}"#, "invalid-value", "expires_at"),
+        (r#"{"retention":"20000 days"}"#, "invalid-value", "retention"),
+        (r#"{"id":"a","id_from":"content"}"#, "invalid-value", "id"),
+        (r#"{"expires_in":0}"#, "invalid-value", "expires_in"),
+        (r#"{"on_conflict":"merge"}"#, "invalid-value", "on_conflict"),
+        (r#"{"on_conflict":7}"#, "invalid-value", "on_conflict"),
+        (r#"{"keep_result":"yes"}"#, "invalid-value", "keep_result"),
+        (r#"{"jobs":[]}"#, "invalid-value", "jobs"),
+        (r#"{"jobs":[{}],"queue":"x"}"#, "unknown-field", "queue"),
+    ];
+    check_fields(&rows).await;
+}
+
+#[tokio::test]
+async fn what_is_wrong_with_a_target_or_a_retry_is_named() {
+    let rows = [
+        (r#"{"url":"http://x","target":{"worker":{}}}"#, "invalid-value", "target"),
+        (r#"{"target":{"http":{"url":"x"}}}"#, "invalid-value", "target.http.url"),
+        (r#"{"target":{"http":{}}}"#, "missing-field", "target.http.url"),
         (
             r#"{"target":{"http":{"url":"http://x","metod":"GET"}}}"#,
-            422,
             "unknown-field",
             "target.http.metod",
         ),
         (
             r#"{"target":{"http":{"url":"http://x","headers":{"Host":"y"}}}}"#,
-            422,
             "invalid-value",
             "target.http.headers",
         ),
-        (r#"{"target":{"handler":{"name":"a b"}}}"#, 422, "invalid-value", "handler"),
-        (r#"{"retry":{"max_attempts":0}}"#, 422, "invalid-value", "retry.max_attempts"),
-        (r#"{"retry":{"max_attempts":-1}}"#, 422, "invalid-value", "retry.max_attempts"),
-        (r#"{"timeout":"1ms"}"#, 422, "invalid-value", "timeout"),
-        (r#"{"expires_in":"1h","expires_at":1}"#, 422, "invalid-value", "expires_at"),
-        (r#"{"at":1789000000,"expires_at":1789000000}"#, 422, "invalid-value", "expires_at"),
-        (r#"{"retention":"20000 days"}"#, 422, "invalid-value", "retention"),
-        (r#"{"id":"a","id_from":"content"}"#, 422, "invalid-value", "id"),
-        (r#"{"on_conflict":"merge"}"#, 422, "invalid-value", "on_conflict"),
-        (r#"{"keep_result":"yes"}"#, 422, "invalid-value", "keep_result"),
-        (r#"{"jobs":[]}"#, 422, "invalid-value", "jobs"),
-        (r#"{"jobs":[{}],"queue":"x"}"#, 422, "unknown-field", "queue"),
+        (r#"{"target":{"handler":{"name":"a b"}}}"#, "invalid-value", "target.handler.name"),
+        (r#"{"target":{}}"#, "invalid-value", "target"),
+        (r#"{"target":7}"#, "invalid-value", "target"),
+        (r#"{"target":"worker"}"#, "invalid-value", "target"),
+        (r#"{"target":{"sns":{}}}"#, "unknown-field", "target.sns"),
+        (r#"{"target":{"worker":{},"http":{"url":"http://x"}}}"#, "invalid-value", "target"),
+        (r#"{"retry":{"delay":"31d"}}"#, "invalid-value", "retry.delay"),
+        (r#"{"retry":{"first":"31d"}}"#, "invalid-value", "retry.first"),
+        (r#"{"retry":{"delays":["31d"]}}"#, "invalid-value", "retry.delays"),
+        (r#"{"retry":{"cap":"31d"}}"#, "invalid-value", "retry.cap"),
+        (r#"{"retry":{"max_attempts":0}}"#, "invalid-value", "retry.max_attempts"),
+        (r#"{"retry":{"max_attempts":-1}}"#, "invalid-value", "retry.max_attempts"),
     ];
-    for (body, status, kind, field) in rows {
-        let answer = api.post("/v1/jobs", body).await;
+    check_fields(&rows).await;
+}
+
+/// A job, the kind of its refusal, and the field that is wrong.
+type Row = (&'static str, &'static str, &'static str);
+
+async fn check_fields(rows: &[Row]) {
+    let api = Api::new().await;
+    for (body, kind, field) in rows {
+        let answer = api.post("/v1/jobs", *body).await;
         let named = answer.json()["field"].clone();
         assert_eq!(
             (answer.status, answer.problem().as_deref(), &named),
-            (status, Some(kind), &json!(field)),
+            (422, Some(*kind), &json!(field)),
             "{body}: {}",
             answer.json()
         );
     }
     assert_eq!(api.get("/v1/jobs").await.json()["jobs"], json!([]), "nothing was changed");
+    api.end().await;
+}
+
+#[tokio::test]
+async fn a_refusal_says_what_to_do_in_words_of_the_api() {
+    let api = Api::new().await;
+    let rows = [
+        ("/v1/jobs", "null", "body", "correct `body`: it must be a JSON object"),
+        ("/v1/jobs", "5", "body", "correct `body`: it must be a JSON object"),
+        ("/v1/jobs", r#"{"queue":7}"#, "queue", "correct `queue`: it must be a text"),
+        (
+            "/v1/jobs",
+            r#"{"retry":{"max_attempts":-1}}"#,
+            "retry.max_attempts",
+            "correct `retry.max_attempts`: it must be a whole number from 0 to 4294967295",
+        ),
+        (
+            "/v1/jobs",
+            r#"{"timeout":"1ms"}"#,
+            "timeout",
+            "correct `timeout`: it must be between 10ms and 24h",
+        ),
+        ("/v1/jobs", r#"{"in":"300y"}"#, "in", "choose a time between 1970 and 200 years from now"),
+        ("/v1/jobs", r#"{"on_conflict":"kep"}"#, "on_conflict", "did you mean `keep`?"),
+        ("/v1/jobs", r#"{"at":1,"in":2}"#, "at", "give one"),
+        (
+            "/v1/jobs/bulk",
+            r#"{"filter":{"states":["ded"]},"action":"run"}"#,
+            "filter.states",
+            "correct `filter.states`: it must be one of scheduled, ready, running, succeeded, \
+             dead, cancelled, expired",
+        ),
+        (
+            "/v1/jobs/bulk",
+            r#"{"filter":{"queue":"a b"},"action":"run"}"#,
+            "filter.queue",
+            "correct `filter.queue`: it must hold only ASCII letters, digits and . _ : / -",
+        ),
+        (
+            "/v1/jobs/bulk",
+            r#"{"filter":{"schedule":""},"action":"run"}"#,
+            "filter.schedule",
+            "correct `filter.schedule`: it must not be empty",
+        ),
+        (
+            "/v1/leases",
+            r#"{"queues":["a",""]}"#,
+            "queues[1]",
+            "correct `queues[1]`: it must not be empty",
+        ),
+        (
+            "/v1/schedules/preview",
+            r#"{"when":7}"#,
+            "when",
+            "correct `when`: it must be a text or a list of texts",
+        ),
+        ("/v1/leases/0.1.1/extend", "{}", "lease", "add `lease`"),
+    ];
+    for (path, body, field, fix) in rows {
+        let json = api.post(path, body).await.json();
+        assert_eq!((&json["field"], &json["fix"]), (&json!(field), &json!(fix)), "{body}: {json}");
+        let detail = json["detail"].as_str().unwrap();
+        for word in ["struct", "u32", "variant", "sequence"] {
+            assert!(!detail.contains(word), "{body}: {detail}");
+        }
+    }
     api.end().await;
 }
 

@@ -18,7 +18,7 @@ async fn fields_of_a_job() {
         ("queue", core::QUEUE_NAME_BYTES_MAX, |n| json!({"queue": "x".repeat(n)})),
         ("key", core::KEY_BYTES_MAX, |n| json!({"key": "x".repeat(n)})),
         ("id", core::JOB_ID_BYTES_MAX, |n| json!({"id": "x".repeat(n)})),
-        ("payload", core::PAYLOAD_BYTES_MAX, |n| json!({"payload_text": "x".repeat(n)})),
+        ("payload_text", core::PAYLOAD_BYTES_MAX, |n| json!({"payload_text": "x".repeat(n)})),
         (
             "content_type",
             core::CONTENT_TYPE_BYTES_MAX,
@@ -26,7 +26,7 @@ async fn fields_of_a_job() {
         ),
         ("url", core::URL_BYTES_MAX, |n| json!({"url": format!("http://{}", "x".repeat(n - 7))})),
         (
-            "handler",
+            "target.handler.name",
             core::HANDLER_NAME_BYTES_MAX,
             |n| json!({"target": {"handler": {"name": "x".repeat(n)}}}),
         ),

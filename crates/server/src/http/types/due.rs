@@ -4,17 +4,22 @@ use std::borrow::Cow;
 
 use hence::Due;
 use hence_core::error::Rejection;
+use hence_core::job::check_due;
+use hence_core::time::Timestamp;
 use hence_core::when::{Reading, Understood, Zone};
 use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::Stamp;
 use crate::http::errors::Problem;
+use crate::http::kinds;
 use crate::http::when::{self, Moment};
 
 /// The fields that say when.
 pub(crate) struct DueIn<'a> {
     pub(crate) at: Option<&'a Moment>,
+    /// Another name for `at`.
+    pub(crate) time: Option<&'a Moment>,
     pub(crate) r#in: Option<&'a Moment>,
     pub(crate) zone: Option<&'a Zone>,
 }
@@ -37,19 +42,40 @@ impl DueIn<'_> {
         };
         // Who names a zone wants to see the time in it.
         let is_brief = self.zone.is_none();
-        match (self.at, self.r#in) {
-            (Some(_), Some(_)) => Err(both("at", "in").into()),
-            (Some(at), None) => match at.plain_instant().filter(|_| is_brief) {
-                Some(instant) => Ok(plainly(Due::At(instant))),
-                None => at.moment("at", reading).map(in_words),
+        match (self.at()?, self.r#in) {
+            (Some((field, _)), Some(_)) => Err(both(field, "in").into()),
+            (Some((field, at)), None) => match at.plain_instant().filter(|_| is_brief) {
+                Some(instant) => fits(field, instant, reading).map(|()| plainly(Due::At(instant))),
+                None => at.moment(field, reading).map(in_words),
             },
             (None, Some(span)) => match span.plain_span().filter(|_| is_brief) {
-                Some(span) => Ok(plainly(Due::In(span))),
+                Some(span) => {
+                    fits("in", reading.now.plus(span), reading).map(|()| plainly(Due::In(span)))
+                }
                 None => span.ahead("in", reading).map(in_words),
             },
             (None, None) => Ok(plainly(Due::Now)),
         }
     }
+
+    /// The instant, and the name it was given under.
+    fn at(&self) -> Result<Option<(&'static str, &Moment)>, Problem> {
+        match (self.at, self.time) {
+            (Some(_), Some(_)) => {
+                let detail = "at and time are two names of one field";
+                Err(Problem::new(kinds::DUPLICATE_FIELD, detail).field("at"))
+            }
+            (Some(at), None) => Ok(Some(("at", at))),
+            (None, Some(time)) => Ok(Some(("time", time))),
+            (None, None) => Ok(None),
+        }
+    }
+}
+
+/// Whether a job may be due then. The core asks again, and knows no other name than `at`.
+fn fits(field: &'static str, due_at: Timestamp, reading: &Reading<'_>) -> Result<(), Problem> {
+    let checked = check_due(due_at, reading.now);
+    Ok(checked.map_err(|rejection| rejection.renamed(|_| field.to_owned()))?)
 }
 
 /// The zone that a request names.

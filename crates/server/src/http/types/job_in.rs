@@ -39,10 +39,12 @@ pub(crate) struct JobIn<'a> {
     id: Option<String>,
     /// How to find the id instead of giving one.
     id_from: Option<IdFrom>,
-    /// When it is due; `time` is another name for it. Now when neither it nor `in` is given.
-    #[serde(alias = "time")]
+    /// When it is due. Now when neither it nor `time` nor `in` is given.
     #[schema(value_type = Option<when::InstantIn>)]
     at: Option<Moment>,
+    /// Another name for `at`.
+    #[schema(value_type = Option<when::InstantIn>)]
+    time: Option<Moment>,
     /// How long from now it is due.
     #[schema(value_type = Option<when::SpanIn>)]
     r#in: Option<Moment>,
@@ -145,7 +147,12 @@ impl JobIn<'_> {
     ) -> Result<(NewJob, Option<Understood>), Problem> {
         let zone = due::zone(self.zone.as_deref())?;
         let reading = Reading { zone: zone.as_ref().unwrap_or(reading.zone), ..*reading };
-        let said = DueIn { at: self.at.as_ref(), r#in: self.r#in.as_ref(), zone: zone.as_ref() };
+        let said = DueIn {
+            at: self.at.as_ref(),
+            time: self.time.as_ref(),
+            r#in: self.r#in.as_ref(),
+            zone: zone.as_ref(),
+        };
         let DueRead { due, understood } = said.read(&reading)?;
         if zone.is_some() && matches!(due, Due::Now) && self.expires_at.is_none() {
             return Err(zone_of_nothing().into());
@@ -175,16 +182,17 @@ impl JobIn<'_> {
     /// What a schedule makes jobs from: everything that is not about one job only.
     pub(crate) fn into_template(self) -> Result<(QueueName, Option<Key>, JobSpec), Rejection> {
         let single = [
-            ("job.id", self.id.is_some()),
-            ("job.id_from", self.id_from.is_some()),
-            ("job.at", self.at.is_some()),
-            ("job.in", self.r#in.is_some()),
-            ("job.zone", self.zone.is_some()),
-            ("job.expires_at", self.expires_at.is_some()),
-            ("job.on_conflict", self.on_conflict.is_some()),
+            ("id", self.id.is_some()),
+            ("id_from", self.id_from.is_some()),
+            ("at", self.at.is_some()),
+            ("time", self.time.is_some()),
+            ("in", self.r#in.is_some()),
+            ("zone", self.zone.is_some()),
+            ("expires_at", self.expires_at.is_some()),
+            ("on_conflict", self.on_conflict.is_some()),
         ];
         if let Some((field, _)) = single.into_iter().find(|(_, given)| *given) {
-            let problem = "does not belong into a schedule, which makes many jobs";
+            let problem = "does not belong into a schedule, which makes many jobs; leave it out";
             return Err(Rejection::invalid(field, problem));
         }
         let key = self.key.as_deref().map(Key::new).transpose()?;
@@ -206,6 +214,7 @@ impl JobIn<'_> {
 
     fn into_spec(self) -> Result<JobSpec, Rejection> {
         let short = self.url.is_some();
+        let carried = carried(self.payload_text.as_deref(), self.payload_base64.as_deref());
         let target = target(self.target, self.url)?.unwrap_or(Target::Worker);
         let mut spec = JobSpec::new(target);
         let payload = PayloadIn {
@@ -231,7 +240,7 @@ impl JobIn<'_> {
         spec.keep_result = self.keep_result.unwrap_or(spec.keep_result);
         spec.key_on_failure = self.key_on_failure.map_or(spec.key_on_failure, Into::into);
         spec.on_unknown = self.on_unknown.map_or(spec.on_unknown, Into::into);
-        spec.check().map_err(|rejection| as_written(rejection, short))?;
+        spec.check().map_err(|rejection| as_written(rejection, short, carried))?;
         Ok(spec)
     }
 }
@@ -242,9 +251,11 @@ impl JobIn<'_> {
 #[schema(as = JobChange)]
 pub(crate) struct EditIn<'a> {
     /// When it is due.
-    #[serde(alias = "time")]
     #[schema(value_type = Option<when::InstantIn>)]
     at: Option<Moment>,
+    /// Another name for `at`.
+    #[schema(value_type = Option<when::InstantIn>)]
+    time: Option<Moment>,
     /// How long from now it is due.
     #[schema(value_type = Option<when::SpanIn>)]
     r#in: Option<Moment>,
@@ -280,7 +291,12 @@ impl EditIn<'_> {
     ) -> Result<(Edit, Option<Understood>), Problem> {
         let zone = due::zone(self.zone.as_deref())?;
         let reading = Reading { zone: zone.as_ref().unwrap_or(reading.zone), ..*reading };
-        let said = DueIn { at: self.at.as_ref(), r#in: self.r#in.as_ref(), zone: zone.as_ref() };
+        let said = DueIn {
+            at: self.at.as_ref(),
+            time: self.time.as_ref(),
+            r#in: self.r#in.as_ref(),
+            zone: zone.as_ref(),
+        };
         let DueRead { due, understood } = said.read(&reading)?;
         let due_at = match due {
             Due::Now if zone.is_some() => return Err(zone_of_nothing().into()),
@@ -335,19 +351,24 @@ fn expires_after(due: Due, now: Timestamp, expires_at: Timestamp) -> Result<Mill
     Ok(expires_at.since(due_at))
 }
 
-/// The core names a target's fields without the kind of target; the caller wrote them with it, or
-/// wrote the short form.
-fn as_written(rejection: Rejection, short: bool) -> Rejection {
-    let rename = |field: &str| match field.strip_prefix("target.") {
+/// The field that the payload is in.
+fn carried(text: Option<&str>, base64: Option<&str>) -> &'static str {
+    match (text, base64) {
+        (Some(_), _) => "payload_text",
+        (None, Some(_)) => "payload_base64",
+        (None, None) => "payload",
+    }
+}
+
+/// The core knows one name for a payload and for a URL; the caller may have used another, and wrote
+/// the fields of a target with its kind.
+fn as_written(rejection: Rejection, short: bool, carried: &str) -> Rejection {
+    rejection.renamed(|field| match field.strip_prefix("target.") {
         Some("url") if short => "url".to_owned(),
         Some(rest) => format!("target.http.{rest}"),
+        None if field == "payload" => carried.to_owned(),
         None => field.to_owned(),
-    };
-    match rejection {
-        Rejection::Invalid { field, problem } => Rejection::invalid(rename(&field), problem),
-        Rejection::TooLarge { field, size, max } => Rejection::too_long(rename(&field), size, max),
-        other => other,
-    }
+    })
 }
 
 impl From<OnConflictIn> for OnConflict {

@@ -66,7 +66,11 @@ impl<'a> LeaseIn<'a> {
                 if names.len() > max {
                     return Err(Rejection::too_long("queues", names.len(), max));
                 }
-                names.iter().map(|name| QueueName::new(name)).collect::<Result<_, _>>()?
+                let queue = |(index, name): (usize, &String)| {
+                    let named = |_: &str| format!("queues[{index}]");
+                    QueueName::new(name).map_err(|rejection| rejection.renamed(named))
+                };
+                names.iter().enumerate().map(queue).collect::<Result<_, _>>()?
             }
             (None, Some(name)) => vec![QueueName::new(&name)?],
             (None, None) => vec![QueueName::default_queue()],

@@ -16,7 +16,7 @@ pub(crate) struct PayloadIn<'a> {
     pub(crate) text: Option<String>,
     pub(crate) base64: Option<String>,
     pub(crate) content_type: Option<String>,
-    /// What the field is called here: `payload` or `result`.
+    /// What the plain field is called here: `payload` or `result`.
     pub(crate) field: &'static str,
 }
 
@@ -48,7 +48,10 @@ impl PayloadIn<'_> {
 
 fn decode(field: &'static str, base64: &str) -> Result<Bytes, Rejection> {
     let bytes = STANDARD.decode(base64);
-    bytes.map(Bytes::from).map_err(|_| Rejection::invalid(field, "is not standard base64"))
+    bytes.map(Bytes::from).map_err(|_| {
+        let problem = "is not standard base64; use the alphabet with + and /, and = at the end";
+        Rejection::invalid(format!("{field}_base64"), problem)
+    })
 }
 
 /// Bytes as an answer shows them: one of the three.

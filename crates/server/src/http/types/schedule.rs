@@ -90,7 +90,11 @@ impl ScheduleIn<'_> {
         if pause {
             draft = draft.paused(self.note.as_deref().unwrap_or_default());
         }
-        let (queue, key, template) = self.job.0.into_template()?;
+        let (queue, key, template) = self
+            .job
+            .0
+            .into_template()
+            .map_err(|rejection| rejection.renamed(|field| format!("job.{field}")))?;
         draft = draft.queue(queue);
         if let Some(key) = key {
             draft = draft.key(key);

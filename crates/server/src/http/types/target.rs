@@ -70,7 +70,10 @@ impl TargetIn {
                 headers: headers.unwrap_or_default().0,
             })),
             TargetIn::Worker(Nothing {}) => Target::Worker,
-            TargetIn::Handler(HandlerIn { name }) => Target::Handler(HandlerName::new(&name)?),
+            TargetIn::Handler(HandlerIn { name }) => Target::Handler(
+                HandlerName::new(&name)
+                    .map_err(|rejection| rejection.renamed(|_| "target.handler.name".to_owned()))?,
+            ),
         })
     }
 }
