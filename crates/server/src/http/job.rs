@@ -15,6 +15,7 @@ use super::params::{self, JobParams, Params};
 use super::types::job_in::EditIn;
 use super::types::job_out::{AttemptOut, JobOut};
 use super::types::lease::long_poll;
+use super::types::payload::RawBytes;
 use super::{body, kinds};
 use crate::limits;
 
@@ -182,7 +183,7 @@ pub(crate) async fn wait(State(app): State<App>, request: Request) -> Result<Res
     params(JobParams),
     responses((
         status = 200, description = "The bytes, under their own media type",
-        body = Vec<u8>, content_type = "application/octet-stream",
+        body = RawBytes, content_type = "*/*",
     ))
 )]
 pub(crate) async fn payload(State(app): State<App>, request: Request) -> Result<Response, Problem> {
@@ -198,7 +199,7 @@ pub(crate) async fn payload(State(app): State<App>, request: Request) -> Result<
     params(JobParams),
     responses((
         status = 200, description = "The bytes, under their own media type",
-        body = Vec<u8>, content_type = "application/octet-stream",
+        body = RawBytes, content_type = "*/*",
     ))
 )]
 pub(crate) async fn result(State(app): State<App>, request: Request) -> Result<Response, Problem> {

@@ -20,6 +20,7 @@ pub(crate) mod openapi;
 mod params;
 mod preview;
 mod queues;
+mod refusals;
 mod schedules;
 mod stats;
 mod submit;

@@ -1,11 +1,14 @@
 //! The OpenAPI document: the parts that belong to no single route.
 
+use std::collections::BTreeMap;
+
 use utoipa::OpenApi;
 use utoipa::openapi::path::Operation;
 use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityScheme};
-use utoipa::openapi::{ContentBuilder, Ref, RefOr, ResponseBuilder, SecurityRequirement};
+use utoipa::openapi::{ContentBuilder, Ref, RefOr, Response, ResponseBuilder, SecurityRequirement};
 
 use super::errors::ProblemOut;
+use super::refusals;
 
 #[derive(OpenApi)]
 #[openapi(
@@ -41,26 +44,48 @@ pub(crate) fn document() -> utoipa::openapi::OpenApi {
     let anybody = SecurityRequirement::default();
     let holder = SecurityRequirement::new("token", Vec::<String>::new());
     document.security = Some(vec![anybody, holder]);
+    components.responses.insert(REFUSAL.to_owned(), RefOr::T(refusal()));
     for (path, item) in &mut document.paths.paths {
         if !path.starts_with("/v1/") {
             continue;
         }
-        let operations =
-            [&mut item.get, &mut item.put, &mut item.post, &mut item.delete, &mut item.patch];
-        operations.into_iter().flatten().for_each(add_refusal);
+        let safe = item.get.iter_mut().map(|operation| (true, operation));
+        let changing = [&mut item.put, &mut item.post, &mut item.delete, &mut item.patch];
+        let changing = changing.into_iter().flatten().map(|operation| (false, operation));
+        safe.chain(changing).for_each(|(is_safe, operation)| add_refusals(is_safe, operation));
     }
     document
 }
 
-/// Every operation may be refused, always in the same form.
-fn add_refusal(operation: &mut Operation) {
-    let schema = Ref::from_schema_name("Problem");
+/// The name of the one form that every refusal has.
+const REFUSAL: &str = "Problem";
+
+fn refusal() -> Response {
+    let schema = Ref::from_schema_name(REFUSAL);
     let content = ContentBuilder::new().schema(Some(schema)).build();
-    let refusal = ResponseBuilder::new()
+    ResponseBuilder::new()
         .description("A refusal: what is wrong, where, and what to do about it")
         .content("application/problem+json", content)
-        .build();
-    operation.responses.responses.insert("default".to_owned(), RefOr::T(refusal));
+        .build()
+}
+
+/// Lists what an operation can be refused with, under the status of each.
+fn add_refusals(is_safe: bool, operation: &mut Operation) {
+    let has_body = operation.request_body.is_some();
+    let name = operation.operation_id.clone().unwrap_or_default();
+    let asked = refusals::Asked { operation: &name, is_safe, has_body };
+    let mut by_status: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for kind in refusals::of(&asked) {
+        let words = format!("`{}`: {}", kind.name, kind.title);
+        by_status.entry(kind.status.as_str().to_owned()).or_default().push(words);
+    }
+    let responses = &mut operation.responses.responses;
+    for (status, kinds) in by_status {
+        let mut refusal = Ref::from_response_name(REFUSAL);
+        refusal.description = kinds.join("; ");
+        responses.insert(status, RefOr::Ref(refusal));
+    }
+    responses.insert("default".to_owned(), RefOr::Ref(Ref::from_response_name(REFUSAL)));
 }
 
 /// The document as text, as it is kept in `docs/reference/openapi.json`.
@@ -96,6 +121,35 @@ mod tests {
         names.sort_unstable();
         names.dedup();
         assert_eq!(names.len(), count, "each operation has a name of its own");
+    }
+
+    #[test]
+    fn closed_lists_are_listed_and_bytes_are_bytes() {
+        let document = serde_json::to_value(document()).unwrap();
+        let schemas = &document["components"]["schemas"];
+        let rows = [
+            ("Job", "state", "JobState"),
+            ("Accepted", "state", "JobState"),
+            ("Accepted", "how", "Submitted"),
+            ("Finish", "outcome", "Outcome"),
+            ("Attempt", "end", "AttemptEnd"),
+            ("Job", "key_on_failure", "KeyOnFailure"),
+            ("Job", "on_unknown", "OnUnknown"),
+            ("JobTemplate", "key_on_failure", "KeyOnFailure"),
+            ("JobTemplate", "on_unknown", "OnUnknown"),
+            ("Backfill", "state", "BackfillState"),
+        ];
+        for (schema, field, name) in rows {
+            let reference = format!("#/components/schemas/{name}");
+            assert_eq!(schemas[schema]["properties"][field]["$ref"], reference, "{schema}.{field}");
+            assert!(schemas[name]["enum"].is_array(), "{name}");
+        }
+        for path in ["/v1/jobs/{id}/payload", "/v1/jobs/{id}/result"] {
+            let content = &document["paths"][path]["get"]["responses"]["200"]["content"];
+            assert_eq!(content["*/*"]["schema"]["$ref"], "#/components/schemas/Bytes", "{path}");
+        }
+        assert_eq!(schemas["Bytes"]["format"], "binary");
+        assert!(schemas["NewJob"]["properties"]["time"].is_object());
     }
 
     #[test]

@@ -66,7 +66,8 @@ function bodyOf(operation) {
 
 function answersOf(operation) {
   return Object.entries(operation.responses || {}).map(([status, answer]) => {
-    const kinds = Object.values(answer.content || {});
+    // A refusal is a reference to the one form that all of them have.
+    const kinds = answer.$ref ? [{ schema: answer }] : Object.values(answer.content || {});
     return [status, kinds.length ? typeOf(kinds[0].schema) : "", answer.description];
   });
 }

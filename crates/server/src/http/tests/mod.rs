@@ -1,6 +1,7 @@
 //! The API over the library, in one process: memory store, a clock moved by hand, no sockets.
 
 mod bodies;
+mod document;
 mod jobs;
 mod leases;
 mod limits;
@@ -94,6 +95,13 @@ impl Api {
     }
 
     async fn send(&self, request: Request) -> Answer {
+        let (method, path) = (request.method().to_string(), request.uri().path().to_owned());
+        let answer = self.answer(request).await;
+        document::check(&method, &path, &answer);
+        answer
+    }
+
+    async fn answer(&self, request: Request) -> Answer {
         let (parts, body) = self.router.clone().oneshot(request).await.unwrap().into_parts();
         let bytes = axum::body::to_bytes(body, usize::MAX).await.unwrap().to_vec();
         Answer { status: parts.status.as_u16(), headers: parts.headers, bytes }

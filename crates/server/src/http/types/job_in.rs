@@ -10,7 +10,7 @@ use hence_core::input::Edit;
 use hence_core::job::{HttpTarget, JobSpec, KeyOnFailure, OnConflict, OnUnknown, Target};
 use hence_core::time::{Millis, Timestamp};
 use hence_core::when::{Reading, Understood};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
@@ -117,7 +117,7 @@ pub(crate) enum OnConflictIn {
 }
 
 /// What a failing job does to the later jobs of its key.
-#[derive(Deserialize, ToSchema, Clone, Copy)]
+#[derive(Deserialize, Serialize, ToSchema, Clone, Copy)]
 #[serde(rename_all = "snake_case")]
 #[schema(as = KeyOnFailure)]
 pub(crate) enum KeyOnFailureIn {
@@ -128,7 +128,7 @@ pub(crate) enum KeyOnFailureIn {
 }
 
 /// What to do with an attempt whose end nobody saw.
-#[derive(Deserialize, ToSchema, Clone, Copy)]
+#[derive(Deserialize, Serialize, ToSchema, Clone, Copy)]
 #[serde(rename_all = "snake_case")]
 #[schema(as = OnUnknown)]
 pub(crate) enum OnUnknownIn {
@@ -395,6 +395,24 @@ impl From<OnUnknownIn> for OnUnknown {
         match choice {
             OnUnknownIn::Retry => OnUnknown::Retry,
             OnUnknownIn::Park => OnUnknown::Park,
+        }
+    }
+}
+
+impl From<KeyOnFailure> for KeyOnFailureIn {
+    fn from(choice: KeyOnFailure) -> Self {
+        match choice {
+            KeyOnFailure::Block => KeyOnFailureIn::Block,
+            KeyOnFailure::StepAside => KeyOnFailureIn::StepAside,
+        }
+    }
+}
+
+impl From<OnUnknown> for OnUnknownIn {
+    fn from(choice: OnUnknown) -> Self {
+        match choice {
+            OnUnknown::Retry => OnUnknownIn::Retry,
+            OnUnknown::Park => OnUnknownIn::Park,
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use hence::client::Added;
 use hence_core::effect::Submitted;
-use hence_core::job::{AttemptRecord, Finish, JobView, KeyOnFailure, Lease, OnUnknown};
+use hence_core::job::{AttemptRecord, Finish, JobView, Lease};
 use hence_core::waiting::WaitingFor;
 use hence_core::when::Understood;
 use serde::Serialize;
@@ -11,6 +11,8 @@ use utoipa::ToSchema;
 
 use super::Stamp;
 use super::due::UnderstoodOut;
+use super::job_in::{KeyOnFailureIn, OnUnknownIn};
+use super::names::{EndOut, OutcomeOut, StateOut, SubmittedOut};
 use super::payload::Inline;
 use super::retry::RetryOut;
 use super::target::TargetOut;
@@ -29,8 +31,8 @@ pub(crate) struct JobOut<'a> {
     id: &'a str,
     /// The order of submission.
     number: u64,
-    /// `scheduled`, `ready`, `running`, `succeeded`, `dead`, `cancelled` or `expired`.
-    state: &'static str,
+    /// Where it is in its life.
+    state: StateOut,
     /// When it is, or was last, to be handed out.
     due_at: Stamp,
     /// The same in Unix milliseconds.
@@ -71,9 +73,9 @@ pub(crate) struct JobOut<'a> {
     /// Whether its result is kept.
     keep_result: bool,
     /// What its failure means for the later jobs of its key.
-    key_on_failure: &'static str,
+    key_on_failure: KeyOnFailureIn,
     /// What happens when nobody can say how an attempt ended.
-    on_unknown: &'static str,
+    on_unknown: OnUnknownIn,
     /// What it waits for when it is due and not handed out: only where one job is shown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) waiting_for: Option<WaitingForOut>,
@@ -133,8 +135,8 @@ pub(crate) struct LeaseOut<'a> {
 #[derive(Serialize, ToSchema)]
 #[schema(as = Finish)]
 pub(crate) struct FinishOut<'a> {
-    /// `succeeded`, `dead`, `cancelled` or `expired`.
-    outcome: &'static str,
+    /// In which way.
+    outcome: OutcomeOut,
     /// When it ended.
     at: Stamp,
     /// Why, when it did not succeed.
@@ -177,7 +179,7 @@ impl<'a> JobOut<'a> {
             key: job.name.key.as_ref().map(hence_core::id::Key::as_str),
             id: job.name.id.as_str(),
             number: job.number.0,
-            state: view.state.as_str(),
+            state: view.state.into(),
             due_at: view.progress.due_at.into(),
             due_at_ms: view.progress.due_at.as_millis(),
             scheduled_for: job.scheduled_for.into(),
@@ -194,8 +196,8 @@ impl<'a> JobOut<'a> {
             expires_at: job.expires_at.map(Stamp),
             retention: when::span_text(job.retention),
             keep_result: job.keep_result,
-            key_on_failure: key_on_failure(job.key_on_failure),
-            on_unknown: on_unknown(job.on_unknown),
+            key_on_failure: job.key_on_failure.into(),
+            on_unknown: job.on_unknown.into(),
             waiting_for: None,
             lease: view.lease.as_deref().map(LeaseOut::from),
             finish: view.finish.as_deref().map(FinishOut::from),
@@ -203,22 +205,6 @@ impl<'a> JobOut<'a> {
             occurrence: job.occurrence.as_ref().map(|tick| tick.at.into()),
             understood: None,
         }
-    }
-}
-
-/// As the API shows it.
-pub(super) fn key_on_failure(choice: KeyOnFailure) -> &'static str {
-    match choice {
-        KeyOnFailure::Block => "block",
-        KeyOnFailure::StepAside => "step_aside",
-    }
-}
-
-/// As the API shows it.
-pub(super) fn on_unknown(choice: OnUnknown) -> &'static str {
-    match choice {
-        OnUnknown::Retry => "retry",
-        OnUnknown::Park => "park",
     }
 }
 
@@ -239,7 +225,7 @@ impl<'a> From<&'a Finish> for FinishOut<'a> {
         let result = finish.result.as_ref();
         let Inline { json, text, base64 } = result.map(Inline::of_small).unwrap_or_default();
         FinishOut {
-            outcome: finish.outcome.as_str(),
+            outcome: finish.outcome.into(),
             at: finish.at.into(),
             reason: finish.reason.as_deref(),
             result: json,
@@ -268,14 +254,14 @@ pub(crate) struct AddedOut<'a> {
     id: &'a str,
     /// The order of submission.
     number: u64,
-    /// The state it is in.
-    state: &'static str,
+    /// Where it is in its life.
+    state: StateOut,
     /// When it is due, as understood.
     due_at: Stamp,
     /// The same in Unix milliseconds.
     due_at_ms: i64,
-    /// `created`, `replaced` or `kept`.
-    how: &'static str,
+    /// What became of the submission.
+    how: SubmittedOut,
     /// What was understood by a time in words.
     #[serde(skip_serializing_if = "Option::is_none")]
     understood: Option<UnderstoodOut<'a>>,
@@ -291,14 +277,10 @@ impl<'a> AddedOut<'a> {
             key: job.name.key.as_ref().map(hence_core::id::Key::as_str),
             id: job.name.id.as_str(),
             number: job.number.0,
-            state: added.view.state.as_str(),
+            state: added.view.state.into(),
             due_at: progress.due_at.into(),
             due_at_ms: progress.due_at.as_millis(),
-            how: match added.how {
-                Submitted::Created => "created",
-                Submitted::Replaced => "replaced",
-                Submitted::Kept => "kept",
-            },
+            how: added.how.into(),
             // A job that was kept is due when it was, whatever this request said.
             understood: match added.how {
                 Submitted::Created | Submitted::Replaced => understood.map(Into::into),
@@ -322,8 +304,8 @@ pub(crate) struct AttemptOut<'a> {
     started_at: Stamp,
     /// When its end was recorded.
     ended_at: Stamp,
-    /// `succeeded`, `failed`, `timed_out`, `released`, `unregistered`, `unknown` or `cancelled`.
-    end: &'static str,
+    /// In which way it ended.
+    end: EndOut,
     /// What the target said.
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<&'a str>,
@@ -337,7 +319,7 @@ impl<'a> From<&'a AttemptRecord> for AttemptOut<'a> {
             holder: record.holder.as_str(),
             started_at: record.started_at.into(),
             ended_at: record.ended_at.into(),
-            end: record.end.as_str(),
+            end: record.end.into(),
             reason: record.reason.as_deref(),
         }
     }

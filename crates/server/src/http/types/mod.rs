@@ -6,6 +6,7 @@ pub(crate) mod job_in;
 pub(crate) mod job_out;
 pub(crate) mod lease;
 pub(crate) mod ledger;
+pub(crate) mod names;
 pub(crate) mod object;
 pub(crate) mod payload;
 pub(crate) mod plan;

@@ -9,6 +9,9 @@ use bytes::Bytes;
 use hence_core::error::Rejection;
 use hence_core::job::Payload;
 use serde_json::value::RawValue;
+use utoipa::openapi::RefOr;
+use utoipa::openapi::schema::{KnownFormat, ObjectBuilder, Schema, SchemaFormat, Type};
+use utoipa::{PartialSchema, ToSchema};
 
 /// The fields in which a body can carry bytes: at most one of the first three.
 pub(crate) struct PayloadIn<'a> {
@@ -87,6 +90,23 @@ impl<'a> Inline<'a> {
             return Inline::default();
         }
         Inline::of(payload)
+    }
+}
+
+/// How the document describes bytes that are an answer of their own.
+pub(crate) struct RawBytes;
+
+impl PartialSchema for RawBytes {
+    fn schema() -> RefOr<Schema> {
+        let binary = Some(SchemaFormat::KnownFormat(KnownFormat::Binary));
+        let object = ObjectBuilder::new().schema_type(Type::String).format(binary);
+        Schema::Object(object.build()).into()
+    }
+}
+
+impl ToSchema for RawBytes {
+    fn name() -> std::borrow::Cow<'static, str> {
+        "Bytes".into()
     }
 }
 

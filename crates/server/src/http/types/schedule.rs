@@ -11,8 +11,7 @@ use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
 use super::Stamp;
-use super::job_in::JobIn;
-use super::job_out;
+use super::job_in::{JobIn, KeyOnFailureIn, OnUnknownIn};
 use super::object::Object;
 use super::payload::Inline;
 use super::plan::{DialectIn, FoldIn, GapIn, TextsIn, with_plan};
@@ -208,8 +207,8 @@ pub(crate) struct PauseOut<'a> {
 #[derive(Serialize, ToSchema)]
 #[schema(as = Backfill)]
 pub(crate) struct BackfillOut {
-    /// `running`, `done` or `cancelled`.
-    state: &'static str,
+    /// How it stands.
+    state: BackfillState,
     /// Ticks from this instant on …
     from: Stamp,
     /// … up to and with this one.
@@ -225,6 +224,18 @@ pub(crate) struct BackfillOut {
     /// When it ended.
     #[serde(skip_serializing_if = "Option::is_none")]
     ended_at: Option<Stamp>,
+}
+
+/// How a backfill stands.
+#[derive(Serialize, ToSchema, Clone, Copy)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum BackfillState {
+    /// Jobs are being made.
+    Running,
+    /// All of them were made.
+    Done,
+    /// It was ended before it was through.
+    Cancelled,
 }
 
 /// What a schedule's jobs are.
@@ -265,9 +276,9 @@ pub(crate) struct TemplateOut<'a> {
     /// Whether their results are kept.
     keep_result: bool,
     /// What the failure of one means for the later jobs of its key.
-    key_on_failure: &'static str,
+    key_on_failure: KeyOnFailureIn,
     /// What happens when nobody can say how an attempt ended.
-    on_unknown: &'static str,
+    on_unknown: OnUnknownIn,
 }
 
 impl<'a> ScheduleOut<'a> {
@@ -343,9 +354,9 @@ impl<'a> From<&'a Pause> for PauseOut<'a> {
 impl From<&Backfill> for BackfillOut {
     fn from(fill: &Backfill) -> Self {
         let state = match (fill.is_under_way(), fill.is_cancelled()) {
-            (true, _) => "running",
-            (false, true) => "cancelled",
-            (false, false) => "done",
+            (true, _) => BackfillState::Running,
+            (false, true) => BackfillState::Cancelled,
+            (false, false) => BackfillState::Done,
         };
         BackfillOut {
             state,
@@ -378,8 +389,8 @@ impl<'a> From<&'a Schedule> for TemplateOut<'a> {
             expires_in: template.expires_after.map(when::span_text),
             retention: when::span_text(template.retention),
             keep_result: template.keep_result,
-            key_on_failure: job_out::key_on_failure(template.key_on_failure),
-            on_unknown: job_out::on_unknown(template.on_unknown),
+            key_on_failure: template.key_on_failure.into(),
+            on_unknown: template.on_unknown.into(),
         }
     }
 }
