@@ -25,7 +25,7 @@ impl Guard {
     /// Lets a request pass, or says why not.
     pub(crate) fn check(&self, request: &Parts) -> Result<(), Problem> {
         match &self.token {
-            Some(token) if !is_health(request.uri.path()) => {
+            Some(token) if !is_open(request.uri.path()) => {
                 check_token(token, &request.headers)?;
             }
             Some(_) => {}
@@ -35,9 +35,20 @@ impl Guard {
     }
 }
 
-/// Probes have no token, and learn nothing.
-fn is_health(path: &str) -> bool {
-    path == "/live" || path == "/ready"
+/// What is answered without a token. Probes have none, and learn nothing. Nor has a browser that
+/// follows the `type` of a problem: the documentation is the same for every server, and says
+/// nothing about the jobs of this one.
+fn is_open(path: &str) -> bool {
+    const OPEN: [&str; 7] = [
+        "/live",
+        "/ready",
+        "/docs",
+        "/docs/docs.css",
+        "/docs/docs.js",
+        "/docs/errors",
+        "/openapi.json",
+    ];
+    OPEN.contains(&path)
 }
 
 fn check_token(expected: &[u8; 32], headers: &HeaderMap) -> Result<(), Problem> {
@@ -148,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn with_a_token_it_is_wanted_everywhere_but_for_probes() {
+    fn with_a_token_it_is_wanted_everywhere_but_for_probes_and_documentation() {
         let guard = Guard::new(Some("a-long-enough-token"));
         let rows = [
             ("/v1/jobs", Some("Bearer a-long-enough-token"), 200),
@@ -158,7 +169,18 @@ mod tests {
             ("/v1/jobs", Some("a-long-enough-token"), 401),
             ("/v1/jobs", None, 401),
             ("/metrics", None, 401),
-            ("/docs", None, 401),
+            ("/", None, 401),
+            ("/docs", None, 200),
+            ("/docs/docs.css", None, 200),
+            ("/docs/docs.js", None, 200),
+            ("/docs/errors", None, 200),
+            ("/openapi.json", None, 200),
+            ("/docs", Some("Bearer wrong"), 200),
+            ("/docs/", None, 401),
+            ("/docs/../v1/jobs", None, 401),
+            ("/docs%2F..%2Fv1/jobs", None, 401),
+            ("//docs", None, 401),
+            ("/openapi.json/", None, 401),
             ("/live", None, 200),
             ("/ready", None, 200),
             ("/ready/", None, 401),

@@ -77,7 +77,8 @@ keys! {
         "What an acknowledged job must survive at least: `durable` (a power cut), `replicated` \
          (the loss of a node), or `best-effort`.";
     token "HENCE_TOKEN" "" true
-        "Token that every request must show as `Authorization: Bearer TOKEN`.";
+        "Token that every request must show as `Authorization: Bearer TOKEN`, but for `/live`, \
+         `/ready`, `/docs` and `/openapi.json`.";
     token_file "HENCE_TOKEN_FILE" "" false
         "File that holds the token instead.";
     log "HENCE_LOG" "info" false
