@@ -243,6 +243,9 @@ pub(crate) struct Delivery {
     #[serde(default)]
     pub(crate) key: Option<String>,
     pub(crate) attempt: u32,
+    /// None from a server of before there was one.
+    #[serde(default)]
+    pub(crate) max_attempts: Option<u32>,
     #[serde(deserialize_with = "instant")]
     pub(crate) due_at: i64,
     #[serde(default)]

@@ -23,17 +23,22 @@ fn work(server: &Server, options: &[&str], script: &str) -> std::process::Output
 #[test]
 fn the_command_gets_the_payload_and_the_facts() {
     let server = Server::start();
-    add(&server, "one", &["--payload", "{\"a\":  1.0}", "--keep-result", "--key", "k"]);
-    let script = "cat; echo \" $HENCE_JOB_ID $HENCE_QUEUE $HENCE_KEY $HENCE_ATTEMPT\"; \
+    add(
+        &server,
+        "one",
+        &["--payload", "{\"a\":  1.0}", "--keep-result", "--key", "k", "--retry-attempts", "7"],
+    );
+    let script = "cat; echo \" $HENCE_JOB_ID $HENCE_QUEUE $HENCE_KEY\" \
+                  \"$HENCE_ATTEMPT/$HENCE_MAX_ATTEMPTS\"; \
                   test -n \"$HENCE_LEASE_TOKEN\" && test -n \"$HENCE_DUE_AT\"";
     let done = work(&server, &["--once", "--keep-output"], script);
     assert!(done.status.success(), "{}", text(&done.stderr));
     assert!(text(&done.stderr).contains("q/one attempt 1 done"), "{}", text(&done.stderr));
     let result = server.ok(&["show", "one", "--queue", "q", "--key", "k", "--result"]);
-    assert_eq!(result, "{\"a\":  1.0} one q k 1\n");
+    assert_eq!(result, "{\"a\":  1.0} one q k 1/7\n");
     let shown = server.ok(&["show", "one", "--queue", "q", "--key", "k"]);
-    assert!(shown.contains("\nresult, 22 B, "), "{shown}");
-    assert!(shown.trim_end().ends_with("{\"a\":  1.0} one q k 1"), "{shown}");
+    assert!(shown.contains("\nresult, 24 B, "), "{shown}");
+    assert!(shown.trim_end().ends_with("{\"a\":  1.0} one q k 1/7"), "{shown}");
 }
 
 #[test]

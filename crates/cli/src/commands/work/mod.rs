@@ -32,7 +32,7 @@ Examples:
   hence work thumbs --keep-output -- ./thumbnail      stdout becomes the job's result
 
 The command gets the payload on stdin, and HENCE_JOB_ID, HENCE_QUEUE, HENCE_KEY, HENCE_ATTEMPT,
-HENCE_DUE_AT and HENCE_LEASE_TOKEN in its environment. It ends with
+HENCE_MAX_ATTEMPTS, HENCE_DUE_AT and HENCE_LEASE_TOKEN in its environment. It ends with
   0    the job is done
   75   not now: given back, the attempt does not count (EX_TEMPFAIL)
   else a failed attempt; the last line on stderr is kept as the reason

@@ -139,6 +139,7 @@ fn spawn(job: &Leased, work: &Work) -> Result<Child, Failure> {
     let Some((program, arguments)) = work.command.split_first() else {
         return Err(Failure::refused("no command was given"));
     };
+    let max_attempts = delivery.max_attempts.map(|max| max.to_string());
     let mut command = Command::new(program);
     command
         .args(arguments)
@@ -146,6 +147,7 @@ fn spawn(job: &Leased, work: &Work) -> Result<Child, Failure> {
         .env("HENCE_QUEUE", &delivery.queue)
         .env("HENCE_KEY", delivery.key.as_deref().unwrap_or_default())
         .env("HENCE_ATTEMPT", delivery.attempt.to_string())
+        .env("HENCE_MAX_ATTEMPTS", max_attempts.unwrap_or_default())
         .env("HENCE_DUE_AT", words::rfc3339(delivery.due_at))
         // Not HENCE_TOKEN: that is the server's own token, which a `hence` run by the command
         // needs.

@@ -8,7 +8,9 @@ use super::{Api, NOW, token};
 async fn queues_are_emptied_from_left_to_right() {
     let api = Api::new().await;
     for (queue, id) in [("low", "l"), ("high", "h1"), ("high", "h2")] {
-        let body = json!({"queue": queue, "id": id, "payload": {"id": id}});
+        let body = json!({
+            "queue": queue, "id": id, "payload": {"id": id}, "retry": {"max_attempts": 3},
+        });
         api.submit(&body.to_string()).await;
     }
     let body = r#"{"worker":"w1","queues":["high","low"],"max":10,"lease":"1m"}"#;
@@ -17,6 +19,7 @@ async fn queues_are_emptied_from_left_to_right() {
     assert_eq!(ids, ["h1", "h2", "l"]);
     assert_eq!(jobs[0]["payload"], json!({"id": "h1"}));
     assert_eq!((&jobs[0]["attempt"], &jobs[0]["until_ms"]), (&json!(1), &json!(NOW + 60_000)));
+    assert_eq!(jobs[0]["max_attempts"], 3, "a worker can tell its last attempt");
     let held = api.get("/v1/leases").await.json();
     assert_eq!(held["leases"].as_array().unwrap().len(), 3);
     assert_eq!(held["leases"][0]["holder"], "w1");

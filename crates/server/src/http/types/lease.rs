@@ -245,6 +245,8 @@ pub(crate) struct LeasedOut<'a> {
     token: String,
     /// Which attempt this is, from 1.
     attempt: u32,
+    /// How many attempts it has in all: the last one when both are the same.
+    max_attempts: u32,
     /// When the lease ends unless it is extended.
     until: Stamp,
     /// The same in Unix milliseconds.
@@ -287,6 +289,7 @@ impl<'a> From<&'a Delivery> for LeasedOut<'a> {
         LeasedOut {
             token: lease.token.to_string(),
             attempt: lease.attempt,
+            max_attempts: job.retry.max_attempts,
             until: lease.until.into(),
             until_ms: lease.until.as_millis(),
             queue: job.name.queue.as_str(),
