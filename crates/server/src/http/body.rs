@@ -4,18 +4,20 @@ use std::fmt::Display;
 
 use axum::extract::Request;
 use bytes::Bytes;
-use http::{HeaderMap, header};
+use http::{HeaderMap, HeaderValue, header};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use sha2::{Digest, Sha256};
 
 use super::errors::{self, Problem};
+use super::types::target::Nothing;
 use super::{kinds, mismatch};
 use crate::limits;
 
 /// Reads the whole body, at most `max` bytes of it.
 pub(crate) async fn read(request: Request, max: usize) -> Result<Bytes, Problem> {
     check_media_type(request.headers())?;
+    check_encoding(request.headers())?;
     if claimed_length(request.headers()).is_some_and(|length| length > max) {
         return Err(too_large(max));
     }
@@ -43,6 +45,16 @@ where
         return Ok(T::default());
     }
     parse(text(&bytes)?)
+}
+
+/// No body, or an empty object: whoever sends fields means something that would not be done.
+pub(crate) async fn nothing(request: Request) -> Result<(), Problem> {
+    // Some clients declare a type for a body that they do not send.
+    if axum::body::HttpBody::is_end_stream(request.body()) {
+        return Ok(());
+    }
+    let Nothing {} = json_or_default(request).await?;
+    Ok(())
 }
 
 /// The body as text that is safe to hand to a parser: UTF-8, not too deep, whole characters.
@@ -127,6 +139,17 @@ fn check_media_type(headers: &HeaderMap) -> Result<(), Problem> {
     }
     let detail = format!("the content type is `{}`", media.escape_default());
     Err(Problem::new(kinds::UNSUPPORTED_MEDIA_TYPE, detail).field("Content-Type"))
+}
+
+/// A body is never unpacked: a small one could become a very large one.
+fn check_encoding(headers: &HeaderMap) -> Result<(), Problem> {
+    let packed = |value: &&HeaderValue| !value.as_bytes().eq_ignore_ascii_case(b"identity");
+    let Some(value) = headers.get_all(header::CONTENT_ENCODING).iter().find(packed) else {
+        return Ok(());
+    };
+    let coding = value.to_str().unwrap_or_default().escape_default().to_string();
+    let detail = format!("the body is declared as `{coding}`, and is never unpacked");
+    Err(Problem::new(kinds::UNSUPPORTED_ENCODING, detail).field("Content-Encoding"))
 }
 
 fn claimed_length(headers: &HeaderMap) -> Option<usize> {

@@ -100,6 +100,7 @@ pub(crate) async fn cancel(State(app): State<App>, request: Request) -> Result<R
 )]
 pub(crate) async fn run(State(app): State<App>, request: Request) -> Result<Response, Problem> {
     let name = params::job_name(request.uri())?;
+    body::nothing(request).await?;
     Ok(shown(&app.client.run_now(name).await?))
 }
 
@@ -111,6 +112,7 @@ pub(crate) async fn run(State(app): State<App>, request: Request) -> Result<Resp
 )]
 pub(crate) async fn replay(State(app): State<App>, request: Request) -> Result<Response, Problem> {
     let name = params::job_name(request.uri())?;
+    body::nothing(request).await?;
     Ok(shown(&app.client.replay(name).await?))
 }
 

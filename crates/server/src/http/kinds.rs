@@ -66,6 +66,9 @@ kinds! {
     UNSUPPORTED_MEDIA_TYPE UNSUPPORTED_MEDIA_TYPE "unsupported-media-type"
         "the body is not declared as JSON",
         "send the header `Content-Type: application/json` (curl: use --json instead of -d)";
+    UNSUPPORTED_ENCODING UNSUPPORTED_MEDIA_TYPE "unsupported-encoding"
+        "the body is compressed",
+        "send the body as it is, without the header `Content-Encoding`";
     MISDIRECTED MISDIRECTED_REQUEST "misdirected" "the Host header names another host",
         "use localhost, 127.0.0.1 or [::1], or start the server with a token to allow any host";
     INVALID UNPROCESSABLE_ENTITY "invalid-value" "a value cannot be accepted",

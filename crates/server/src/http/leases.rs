@@ -14,6 +14,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::app::{self, App};
+use super::body;
 use super::errors::Problem;
 use super::params::{self, Params};
 use super::types::Stamp;
@@ -22,7 +23,6 @@ use super::types::lease::{
     LeasedJobsOut, LeasedOut, NackIn, TokenAckIn,
 };
 use super::types::object::Object;
-use super::{body, kinds};
 use crate::limits;
 
 /// Takes ready jobs, waiting for some when there are none.
@@ -224,10 +224,5 @@ fn ack_items(
 
 fn token_of(uri: &Uri) -> Result<Token, Problem> {
     params::none(uri)?;
-    let text = params::segment(uri, 3)?;
-    // A token that was never one is answered as one that has ended: nothing can be learned by
-    // guessing.
-    text.parse().map_err(|rejection: Rejection| {
-        Problem::new(kinds::STALE_TOKEN, rejection.to_string()).field("token")
-    })
+    Ok(params::segment(uri, 3)?.parse::<Token>()?)
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use http::Method;
 use utoipa::OpenApi;
 use utoipa::openapi::path::Operation;
 use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityScheme};
@@ -49,10 +50,18 @@ pub(crate) fn document() -> utoipa::openapi::OpenApi {
         if !path.starts_with("/v1/") {
             continue;
         }
-        let safe = item.get.iter_mut().map(|operation| (true, operation));
-        let changing = [&mut item.put, &mut item.post, &mut item.delete, &mut item.patch];
-        let changing = changing.into_iter().flatten().map(|operation| (false, operation));
-        safe.chain(changing).for_each(|(is_safe, operation)| add_refusals(is_safe, operation));
+        let operations = [
+            (Method::GET, &mut item.get),
+            (Method::PUT, &mut item.put),
+            (Method::POST, &mut item.post),
+            (Method::DELETE, &mut item.delete),
+            (Method::PATCH, &mut item.patch),
+        ];
+        for (method, operation) in operations {
+            if let Some(operation) = operation {
+                add_refusals(&method, operation);
+            }
+        }
     }
     document
 }
@@ -70,10 +79,14 @@ fn refusal() -> Response {
 }
 
 /// Lists what an operation can be refused with, under the status of each.
-fn add_refusals(is_safe: bool, operation: &mut Operation) {
-    let has_body = operation.request_body.is_some();
+fn add_refusals(method: &Method, operation: &mut Operation) {
     let name = operation.operation_id.clone().unwrap_or_default();
-    let asked = refusals::Asked { operation: &name, is_safe, has_body };
+    let asked = refusals::Asked {
+        operation: &name,
+        is_safe: method.is_safe(),
+        // A body is read wherever one may be expected, if only to say that none is.
+        has_body: method == Method::POST || operation.request_body.is_some(),
+    };
     let mut by_status: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for kind in refusals::of(&asked) {
         let words = format!("`{}`: {}", kind.name, kind.title);

@@ -25,10 +25,11 @@ const ALWAYS: [Kind; 14] = [
 const CHANGES: [Kind; 2] = [kinds::CROSS_ORIGIN, kinds::STORE_FULL];
 
 /// What a request with a body may be answered with beside that.
-const WITH_BODY: [Kind; 5] = [
+const WITH_BODY: [Kind; 6] = [
     kinds::BAD_JSON,
     kinds::BODY_TOO_LARGE,
     kinds::UNSUPPORTED_MEDIA_TYPE,
+    kinds::UNSUPPORTED_ENCODING,
     kinds::MISSING_FIELD,
     kinds::TOO_DEEP,
 ];

@@ -122,7 +122,9 @@ pub(crate) async fn pause(State(app): State<App>, request: Request) -> Result<Re
     responses((status = 200, description = "The schedule as it is now", body = ScheduleOut<'_>))
 )]
 pub(crate) async fn resume(State(app): State<App>, request: Request) -> Result<Response, Problem> {
-    Ok(shown(&app.client.resume_schedule(only_id_of(request.uri())?).await?))
+    let id = only_id_of(request.uri())?;
+    body::nothing(request).await?;
+    Ok(shown(&app.client.resume_schedule(id).await?))
 }
 
 /// Makes a job of the schedule now, outside its rhythm.
@@ -132,7 +134,9 @@ pub(crate) async fn resume(State(app): State<App>, request: Request) -> Result<R
     responses((status = 201, description = "The job", body = JobOut<'_>))
 )]
 pub(crate) async fn trigger(State(app): State<App>, request: Request) -> Result<Response, Problem> {
-    let view = app.client.trigger_schedule(only_id_of(request.uri())?).await?;
+    let id = only_id_of(request.uri())?;
+    body::nothing(request).await?;
+    let view = app.client.trigger_schedule(id).await?;
     Ok(app::json(StatusCode::CREATED, &JobOut::whole(&view)))
 }
 

@@ -19,7 +19,7 @@ use super::app::{self, App};
 use super::errors::{Problem, ProblemOut};
 use super::types::job_in::JobIn;
 use super::types::job_out::AddedOut;
-use super::{body, params};
+use super::{body, kinds, params};
 use crate::limits;
 
 /// Many jobs.
@@ -219,7 +219,12 @@ pub(super) fn is_batch(text: &str) -> bool {
 
 pub(super) fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, Problem> {
     const NAME: &str = "Idempotency-Key";
-    let Some(value) = headers.get("idempotency-key") else { return Ok(None) };
+    let mut values = headers.get_all("idempotency-key").iter();
+    let Some(value) = values.next() else { return Ok(None) };
+    if values.next().is_some() {
+        let detail = "the request has more than one Idempotency-Key";
+        return Err(Problem::new(kinds::DUPLICATE_FIELD, detail).field(NAME));
+    }
     let max = limits::IDEMPOTENCY_KEY_BYTES_MAX;
     if value.len() > max {
         return Err(Rejection::too_long(NAME, value.len(), max).into());

@@ -191,6 +191,45 @@ async fn what_is_not_json_is_shown_where() {
 }
 
 #[tokio::test]
+async fn a_compressed_body_is_refused_for_what_it_is() {
+    let api = Api::new().await;
+    for (coding, status) in [("gzip", 415), ("br", 415), ("gzip, identity", 415), ("identity", 201)]
+    {
+        let request = Request::builder().method("POST").uri("/v1/jobs");
+        let request = request.header("content-encoding", coding);
+        let answer = api.send(request.body(Body::from("{\"in\":\"1h\"}")).unwrap()).await;
+        assert_eq!(answer.status, status, "{coding}");
+        if status == 415 {
+            assert_eq!(answer.problem().as_deref(), Some("unsupported-encoding"));
+            assert_eq!(answer.json()["field"], "Content-Encoding");
+        }
+    }
+    api.end().await;
+}
+
+#[tokio::test]
+async fn where_no_body_belongs_its_fields_are_refused() {
+    let api = Api::new().await;
+    api.submit(r#"{"id":"a","in":"1h"}"#).await;
+    let put = api.call("PUT", "/v1/schedules/s", r#"{"when":"every day at 9am"}"#).await;
+    assert_eq!(put.status, 200);
+    for path in
+        ["/v1/jobs/a/run", "/v1/jobs/a/replay", "/v1/schedules/s/resume", "/v1/schedules/s/trigger"]
+    {
+        let refused = api.post(path, r#"{"at":"tomorrow"}"#).await;
+        assert_eq!((refused.status, &refused.json()["field"]), (422, &json!("at")), "{path}");
+        assert_eq!(api.post(path, "[]").await.json()["field"], "body", "{path}");
+    }
+    assert_eq!(api.get("/v1/jobs/a").await.json()["state"], "scheduled", "nothing was changed");
+    let request = Request::builder().method("POST").uri("/v1/jobs/a/run");
+    let form = request.header("content-type", "application/x-www-form-urlencoded");
+    let answer = api.send(form.body(Body::empty()).unwrap()).await;
+    assert_eq!(answer.status, 200, "a type without a body is what curl sends");
+    assert_eq!(api.post("/v1/schedules/s/trigger", " {} ").await.status, 201);
+    api.end().await;
+}
+
+#[tokio::test]
 async fn only_json_is_taken_for_json() {
     let api = Api::new().await;
     let rows = [

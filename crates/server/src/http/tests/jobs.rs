@@ -118,6 +118,10 @@ async fn an_idempotency_key_makes_a_request_repeatable() {
     let other = send("k1", r#"{"in":"1h","payload":2}"#).await;
     assert_eq!(other.problem().as_deref(), Some("idempotency-mismatch"));
     assert_ne!(send("k2", body).await.json()["id"], first.json()["id"]);
+    let request = axum::extract::Request::builder().method("POST").uri("/v1/jobs");
+    let request = request.header("idempotency-key", "k1").header("idempotency-key", "k4");
+    let two = api.send(request.body(axum::body::Body::from(body)).unwrap()).await;
+    assert_eq!((two.status, &two.json()["field"]), (422, &json!("Idempotency-Key")));
     let batch = r#"{"jobs":[{"in":"1h"},{"in":"1h"}]}"#;
     let (once, again) = (send("k3", batch).await.json(), send("k3", batch).await.json());
     assert_eq!(once["jobs"][0]["id"], again["jobs"][0]["id"]);

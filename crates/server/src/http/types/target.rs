@@ -27,7 +27,7 @@ pub(crate) enum TargetIn {
 }
 
 /// An object without fields.
-#[derive(Deserialize, Serialize, ToSchema)]
+#[derive(Deserialize, Serialize, ToSchema, Default)]
 #[serde(deny_unknown_fields)]
 #[schema(as = Empty)]
 pub(crate) struct Nothing {}
