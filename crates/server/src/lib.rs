@@ -7,6 +7,7 @@
 pub mod config;
 mod connection;
 mod drain;
+mod exposition;
 #[cfg(test)]
 mod golden;
 mod guard;

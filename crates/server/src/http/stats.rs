@@ -5,7 +5,7 @@ use axum::response::Response;
 use hence_core::schedule::{ScheduleCheck, ScheduleCounts};
 use hence_core::time::Millis;
 use hence_store::Pressure;
-use http::{HeaderValue, StatusCode};
+use http::{HeaderMap, HeaderValue, StatusCode};
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -14,6 +14,7 @@ use super::errors::Problem;
 use super::types::Stamp;
 use super::types::queue::CountsOut;
 use super::{params, when};
+use crate::exposition::Exposition;
 use crate::limits;
 
 /// The whole at a glance.
@@ -164,24 +165,29 @@ pub(crate) async fn ready(State(app): State<App>) -> Response {
     app::json(StatusCode::OK, &Health { status: "ok", store_full, schedules })
 }
 
-/// What an operator watches, in the OpenMetrics text format.
+/// What an operator watches, in the OpenMetrics text format; in the text format 0.0.4 for whoever
+/// accepts `text/plain` and not that.
 #[utoipa::path(
     get, path = "/metrics", tag = "server", operation_id = "metrics",
     responses((
         status = 200, description = "The metrics",
-        body = String, content_type = "application/openmetrics-text",
+        content((String = "application/openmetrics-text"), (String = "text/plain")),
     ))
 )]
-pub(crate) async fn metrics(State(app): State<App>) -> Result<Response, Problem> {
+pub(crate) async fn metrics(
+    State(app): State<App>,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
     let text = app.metrics.render(
         &app.client.queues().await?,
         &app.client.check_schedules(limits::UNSOUND_SHOWN).await?,
     );
-    Ok(scraped(text))
+    Ok(scraped(&headers, text))
 }
 
 /// The answer to a scrape.
-pub(crate) fn scraped(text: String) -> Response {
-    const MEDIA: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-    app::bytes(StatusCode::OK, HeaderValue::from_static(MEDIA), text.into())
+pub(crate) fn scraped(headers: &HeaderMap, text: String) -> Response {
+    let form = Exposition::asked(headers);
+    let media = HeaderValue::from_static(form.media_type());
+    app::bytes(StatusCode::OK, media, form.of(text).into())
 }

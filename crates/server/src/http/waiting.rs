@@ -8,6 +8,7 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use hence_core::schedule::{ScheduleCheck, ScheduleCounts};
+use http::HeaderMap;
 
 use super::errors::Problem;
 use super::{kinds, stats};
@@ -41,9 +42,9 @@ async fn guard(State(waiting): State<Arc<Waiting>>, request: Request, next: Next
     }
 }
 
-async fn metrics(State(waiting): State<Arc<Waiting>>) -> Response {
+async fn metrics(State(waiting): State<Arc<Waiting>>, headers: HeaderMap) -> Response {
     let none = ScheduleCheck { counts: ScheduleCounts::default(), unsound: Vec::new() };
-    stats::scraped(waiting.metrics.render(&[], &none))
+    stats::scraped(&headers, waiting.metrics.render(&[], &none))
 }
 
 async fn not_yet(State(waiting): State<Arc<Waiting>>) -> Problem {

@@ -193,5 +193,14 @@ async fn stats_and_metrics_show_what_happened() {
     ] {
         assert!(metrics.contains(line), "{line} in\n{metrics}");
     }
+    let request = Request::builder().uri("/metrics").header("accept", "text/plain;version=0.0.4");
+    let older = api.send(request.body(Body::empty()).unwrap()).await;
+    assert_eq!(older.headers["content-type"], "text/plain; version=0.0.4; charset=utf-8");
+    let older = String::from_utf8(older.bytes).unwrap();
+    assert!(older.contains("# TYPE hence_jobs_submitted_total counter\n"), "{older}");
+    assert!(
+        older.contains("hence_jobs_submitted_total{queue=\"mail\"} 2\n")
+            && !older.contains("# EOF")
+    );
     api.end().await;
 }
