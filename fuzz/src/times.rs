@@ -3,7 +3,8 @@
 use hence_core::time::Timestamp;
 use hence_core::when::{
     Cron, Dialect, Holidays, Plan, Problem, Reading, Recurrence, Rhythm, Zone, parse_any,
-    parse_date, parse_in, parse_instant, parse_recurrence, parse_span, plain_instant, plain_span,
+    parse_bound, parse_date, parse_in, parse_instant, parse_recurrence, parse_span, plain_instant,
+    plain_span,
 };
 
 /// 2026-03-04T15:30:00Z, a Wednesday.
@@ -17,6 +18,9 @@ pub(crate) fn instant(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     let zone = Zone::UTC;
     let _ = plain_instant(&text);
+    if let Err(problem) = parse_bound(&text, NOW, &zone) {
+        rendered(&problem, &text);
+    }
     match parse_instant(&text, NOW, &zone) {
         Ok(understood) => {
             let again = parse_instant(&understood.canonical, NOW, &zone);

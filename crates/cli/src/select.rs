@@ -82,7 +82,7 @@ pub(crate) struct Filter {
     /// Made by this schedule
     #[arg(long, value_name = "SCHEDULE")]
     pub(crate) schedule: Option<String>,
-    /// Due (or finished) at or after this instant
+    /// Due (or finished) at or after this instant, such as '1 hour ago'
     #[arg(long, value_name = "TIME")]
     pub(crate) from: Option<String>,
     /// Due (or finished) before this instant

@@ -5,26 +5,39 @@ use std::path::PathBuf;
 
 use hence_core::time::Timestamp;
 use hence_core::when::{
-    Fold, Gap, Line, Plan, Problem, Reading, Rhythm, Zone, parse_instant, parse_recurrence, preview,
+    Fold, Gap, Line, Plan, Problem, Reading, Rhythm, Understood, Zone, parse_bound, parse_instant,
+    parse_recurrence, preview,
 };
 
 /// Cases that a table has at least: none is lost unnoticed.
 const INSTANTS_MIN: usize = 513;
+const BOUNDS_MIN: usize = 59;
 const RECURRENCES_MIN: usize = 338;
 const CRON_MIN: usize = 458;
 const CLOCK_CHANGES_MIN: usize = 131;
 
 #[test]
 fn instants() {
+    check_moments("instants.txt", INSTANTS_MIN, parse_instant);
+}
+
+#[test]
+fn bounds() {
+    check_moments("bounds.txt", BOUNDS_MIN, parse_bound);
+}
+
+type Reader = fn(&str, Timestamp, &Zone) -> Result<Understood, Problem>;
+
+fn check_moments(name: &str, cases_min: usize, reader: Reader) {
     let (mut now, mut zone) = (Timestamp::EPOCH, Zone::UTC);
-    check("instants.txt", INSTANTS_MIN, |line| {
+    check(name, cases_min, |line| {
         if let Some(rest) = line.strip_prefix("@now ") {
             let (instant, name) = rest.split_once(' ').expect("an instant and a zone");
-            (now, zone) = (at(instant), Zone::named(name).unwrap());
+            (now, zone) = (at(instant), Zone::named(name).expect("a zone"));
             return None;
         }
         let text = column(line, 0);
-        let read = |text: &str| parse_instant(text, now, &zone);
+        let read = |text: &str| reader(text, now, &zone);
         Some(match read(text) {
             Ok(found) => {
                 assert_eq!(read(&found.canonical), Ok(found.clone()), "canonical of {text}");

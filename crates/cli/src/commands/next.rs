@@ -8,7 +8,7 @@ use hence_core::time::Timestamp;
 use hence_core::when::limits::PREVIEW_LINES_MAX;
 use hence_core::when::{
     self, Draft, DraftError, Drafted, Line, Reading, Saying, Tick, Understood, Zone, parse_any,
-    parse_instant, preview,
+    parse_bound, preview,
 };
 
 use crate::clock;
@@ -178,7 +178,7 @@ pub(crate) fn run(next: &Next, output: &Output) -> Result<(), Failure> {
     let from = match &next.from {
         None => now,
         Some(text) => {
-            parse_instant(text, now, &zone)
+            parse_bound(text, now, &zone)
                 .map_err(|problem| Failure::not_understood(Exit::Usage, "--from", text, problem))?
                 .instant
         }

@@ -9,7 +9,7 @@ use jiff::civil::{Date, DateTime};
 use super::cron::show_time;
 use super::plain::{rounded_up, unix_instant};
 use super::problem::{Problem, check_length};
-use super::say::{self, Cursor, Parsed, Said, at_wall, later, parse_iso};
+use super::say::{self, Cursor, Parsed, Said, View, at_wall, later, parse_iso};
 use super::zone::{Zone, show_offset};
 use crate::limits::DUE_AHEAD_MAX;
 use crate::time::Timestamp;
@@ -39,18 +39,43 @@ pub struct Understood {
 /// assert_eq!(read("at 9").unwrap_err().candidates, ["at 9am", "at 9pm"]);
 /// ```
 pub fn parse_instant(text: &str, now: Timestamp, zone: &Zone) -> Result<Understood, Problem> {
+    parse_in_view(text, now, zone, View::Ahead)
+}
+
+/// Reads one end of a range to be looked through. As [`parse_instant`], and what cannot lie ahead
+/// may be past: "1 hour ago", "yesterday", "last friday", "today at 9am" when that was.
+///
+/// ```
+/// use hence_core::time::Timestamp;
+/// use hence_core::when::{Zone, parse_bound};
+/// let now = Timestamp::from_millis(1_772_638_200_000); // Wednesday 2026-03-04 15:30 UTC
+/// let read = |text| parse_bound(text, now, &Zone::UTC).map(|found| found.canonical);
+/// assert_eq!(read("half an hour ago").unwrap(), "2026-03-04T15:00:00+00:00[UTC]");
+/// assert_eq!(read("yesterday 7pm").unwrap(), "2026-03-03T19:00:00+00:00[UTC]");
+/// assert_eq!(read("7pm").unwrap(), "2026-03-04T19:00:00+00:00[UTC]");
+/// ```
+pub fn parse_bound(text: &str, now: Timestamp, zone: &Zone) -> Result<Understood, Problem> {
+    parse_in_view(text, now, zone, View::Both)
+}
+
+fn parse_in_view(
+    text: &str,
+    now: Timestamp,
+    zone: &Zone,
+    view: View,
+) -> Result<Understood, Problem> {
     check_length(text)?;
     let trimmed = text.trim();
     let indent = text.len() - text.trim_start().len();
     let place = |problem: Problem| problem.shifted(indent);
+    let read = |text: &str| parse_trimmed(text, now, zone, view);
     // A candidate is a promise: what would be refused in its turn is not offered.
-    let is_good =
-        |other: &String| parse_trimmed(other, now, zone).is_ok_and(|(at, _)| fits(at, now));
+    let is_good = |other: &String| read(other).is_ok_and(|(at, _)| fits(at, now));
     let only_good = |mut problem: Problem| {
         problem.candidates.retain(is_good);
         problem
     };
-    let (instant, zone) = parse_trimmed(trimmed, now, zone).map_err(only_good).map_err(place)?;
+    let (instant, zone) = read(trimmed).map_err(only_good).map_err(place)?;
     Understood::checked(instant, zone, now, 0..text.len())
 }
 
@@ -97,7 +122,12 @@ fn spell_date(date: Date) -> String {
     format!("{weekday}, {} {} {}", date.day(), say::month_name(date.month()), date.year())
 }
 
-fn parse_trimmed(text: &str, now: Timestamp, zone: &Zone) -> Result<(Timestamp, Zone), Problem> {
+fn parse_trimmed(
+    text: &str,
+    now: Timestamp,
+    zone: &Zone,
+    view: View,
+) -> Result<(Timestamp, Zone), Problem> {
     if text.is_empty() {
         return Err(Problem::new(0..0, "nothing was said").or(["tomorrow at 9am", "in 5 minutes"]));
     }
@@ -123,7 +153,7 @@ fn parse_trimmed(text: &str, now: Timestamp, zone: &Zone) -> Result<(Timestamp, 
     if let Some(span) = parse_iso(iso).map_err(|problem| problem.shifted(at))? {
         return Ok((later(now, &span, zone, 0..text.len())?, zone.clone()));
     }
-    let mut cursor = Cursor::new(text)?;
+    let mut cursor = Cursor::with_view(text, view)?;
     let said = Said::parse(&mut cursor)?;
     said.resolve(&cursor, now, zone)
 }

@@ -58,7 +58,7 @@ pub use count::Tally;
 pub use cron::{Cron, Dialect};
 pub use draft::{Draft, DraftError, Drafted};
 pub use holidays::{Holidays, parse_date};
-pub use instant::{Understood, parse_instant};
+pub use instant::{Understood, parse_bound, parse_instant};
 /// A day of the calendar.
 pub use jiff::civil::Date;
 pub use plain::{plain_instant, plain_span, unix_instant};

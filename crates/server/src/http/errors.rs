@@ -192,6 +192,9 @@ const OUT_OF_RANGE: &str = "choose a time between 1970 and 200 years from now";
 fn examples(field: &str) -> &'static str {
     match field {
         "in" => "say it like `5 minutes`, `1h30m` or `2 days`",
+        "from" | "until" | "to" | "filter.from" | "filter.until" => {
+            "say it like `1 hour ago`, `yesterday 7pm`, `2026-12-24 18:00` or RFC 3339"
+        }
         "zone" => "name a place, `UTC` or an offset: `Europe/Paris`, `+02:00`",
         "holidays" => "write dates with names, one a line, or whole-day events of iCalendar",
         field if field.starts_with("when") => {

@@ -87,7 +87,7 @@ pub fn head(bytes: &[u8]) {
     refused(Params::read(&uri, &["limit", "cursor", "state", "since", "wait"]).and_then(|query| {
         refused(query.limit());
         refused(query.span("wait"));
-        refused(query.instant("since", &Reading::new(NOW, &Zone::UTC)));
+        refused(query.bound("since", &Reading::new(NOW, &Zone::UTC)));
         let text = query.one("cursor")?.unwrap_or_default();
         refused(cursor::decode_schedule(text).map_err(Problem::from));
         Ok(cursor::decode(text)?)

@@ -54,7 +54,8 @@ pub(crate) struct JobsOut<'a> {
                 not given"),
         ("schedule" = Option<String>, Query, description = "Made by this schedule"),
         ("from" = Option<String>, Query,
-            description = "Due (or finished) at or after this instant"),
+            description = "Due (or finished) at or after this instant; it may be past: \
+                `1 hour ago`"),
         ("until" = Option<String>, Query, description = "Due (or finished) before this instant"),
         ("limit" = Option<u32>, Query, description = "Rows at most, 1 to 1000; 100 when not given"),
         ("cursor" = Option<String>, Query, description = "The `next` of the page before"),
@@ -72,8 +73,8 @@ pub(crate) async fn list(State(app): State<App>, request: Request) -> Result<Res
         key: params.one("key")?.map(Key::new).transpose()?,
         states: params.all("state").map(|name| state("state", name)).collect::<Result<_, _>>()?,
         schedule: params.one("schedule")?.map(ScheduleId::new).transpose()?,
-        from: params.instant("from", &app.reading())?,
-        until: params.instant("until", &app.reading())?,
+        from: params.bound("from", &app.reading())?,
+        until: params.bound("until", &app.reading())?,
     };
     let after = params.one("cursor")?.map(cursor::decode).transpose()?;
     let (limit, with_payload) = (params.limit()?, params.flag("payload")?);
@@ -116,7 +117,7 @@ pub(crate) struct FilterIn {
     states: Option<Vec<String>>,
     /// Made by this schedule.
     schedule: Option<String>,
-    /// Due (or finished) at or after this instant.
+    /// Due (or finished) at or after this instant, which may be past: `yesterday`.
     #[schema(value_type = Option<when::InstantIn>)]
     from: Option<Moment>,
     /// Due (or finished) before this instant.
@@ -193,8 +194,8 @@ impl FilterIn {
             key: self.key.as_deref().map(Key::new).transpose().map_err(within)?,
             states,
             schedule: self.schedule.as_deref().map(ScheduleId::new).transpose().map_err(within)?,
-            from: self.from.map(|from| from.instant("filter.from", reading)).transpose()?,
-            until: self.until.map(|until| until.instant("filter.until", reading)).transpose()?,
+            from: self.from.map(|from| from.bound("filter.from", reading)).transpose()?,
+            until: self.until.map(|until| until.bound("filter.until", reading)).transpose()?,
         })
     }
 }

@@ -46,8 +46,8 @@ pub(crate) async fn occurrences(
     let reading = app.reading();
     let up_to = |at: Timestamp| at.plus(Millis::new(1));
     let asked = LedgerRequest {
-        from: params.instant("from", &reading)?.unwrap_or(Timestamp::MIN),
-        until: params.instant("to", &reading)?.map_or(Timestamp::MAX, up_to),
+        from: params.bound("from", &reading)?.unwrap_or(Timestamp::MIN),
+        until: params.bound("to", &reading)?.map_or(Timestamp::MAX, up_to),
         after: params.one("cursor")?.map(cursor::decode_place).transpose()?,
         order: match params.one("order")? {
             None | Some("newest") => LedgerOrder::Newest,

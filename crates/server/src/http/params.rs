@@ -61,13 +61,13 @@ impl Params {
         }
     }
 
-    /// An instant.
-    pub(crate) fn instant(
+    /// One end of a range to be looked through.
+    pub(crate) fn bound(
         &self,
         name: &'static str,
         reading: &Reading<'_>,
     ) -> Result<Option<Timestamp>, Problem> {
-        self.one(name)?.map(|text| when::instant(name, text, reading)).transpose()
+        self.one(name)?.map(|text| when::bound(name, text, reading)).transpose()
     }
 
     /// A span.

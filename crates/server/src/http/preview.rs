@@ -40,7 +40,7 @@ fn look(app: &App, mut asked: PreviewIn) -> Result<PreviewOut, Problem> {
     let id = asked.id.as_deref().map(ScheduleId::new).transpose()?;
     let reading = app.reading();
     let from = match &asked.from {
-        Some(from) => from.instant("from", &reading)?,
+        Some(from) => from.bound("from", &reading)?,
         None => reading.now,
     };
     let reading = Reading { schedule: id.as_ref().map(ScheduleId::as_str), ..reading };

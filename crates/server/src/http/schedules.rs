@@ -155,8 +155,8 @@ pub(crate) async fn backfill(
     let id = only_id_of(request.uri())?;
     let asked: BackfillIn = body::json(request).await?;
     let reading = app.reading();
-    let from = asked.from.instant("from", &reading)?;
-    let to = asked.to.map_or(Ok(reading.now), |to| to.instant("to", &reading))?;
+    let from = asked.from.bound("from", &reading)?;
+    let to = asked.to.map_or(Ok(reading.now), |to| to.bound("to", &reading))?;
     let pace = asked.pace.map_or(Ok(Millis::ZERO), |pace| pace.span("pace"))?;
     let state = app.client.backfill(id, from, to, pace).await?;
     Ok(app::json(StatusCode::ACCEPTED, &ScheduleOut::whole(&state)))

@@ -9,7 +9,8 @@ use hence_core::error::Rejection;
 use hence_core::time::{Millis, Timestamp};
 use hence_core::when::limits::TEXT_BYTES_MAX;
 use hence_core::when::{
-    self, Reading, Understood, parse_in, parse_instant, plain_instant, plain_span, unix_instant,
+    self, Reading, Understood, parse_bound, parse_in, parse_instant, plain_instant, plain_span,
+    unix_instant,
 };
 use serde::{Deserialize, Deserializer, de};
 use utoipa::openapi::RefOr;
@@ -56,6 +57,18 @@ impl Moment {
         match self.plain_instant() {
             Some(instant) => Ok(instant),
             None => self.moment(field, reading).map(|understood| understood.instant),
+        }
+    }
+
+    /// Understands it as one end of a range to be looked through, which may lie in the past.
+    pub(crate) fn bound(
+        &self,
+        field: &'static str,
+        reading: &Reading<'_>,
+    ) -> Result<Timestamp, Problem> {
+        match self.plain_instant() {
+            Some(instant) => Ok(instant),
+            None => bound(field, &self.clone().into_text(field)?, reading),
         }
     }
 
@@ -106,15 +119,15 @@ impl Moment {
     }
 }
 
-/// Understands a text as an instant.
-pub(crate) fn instant(
+/// Understands a text as one end of a range to be looked through, which may lie in the past.
+pub(crate) fn bound(
     field: &'static str,
     text: &str,
     reading: &Reading<'_>,
 ) -> Result<Timestamp, Problem> {
     match plain_instant(text) {
         Some(instant) => Ok(instant),
-        None => understand(field, text, |text| parse_instant(text, reading.now, reading.zone))
+        None => understand(field, text, |text| parse_bound(text, reading.now, reading.zone))
             .map(|understood| understood.instant),
     }
 }
@@ -321,8 +334,8 @@ mod tests {
         let reading = Reading::new(NOW, &zone);
         let long = "9".repeat(TEXT_BYTES_MAX + 1);
         let status = |answer: Result<Timestamp, Problem>| answer.unwrap_err().status().as_u16();
-        assert_eq!(status(instant("at", &long, &reading)), 413);
-        assert_eq!(status(instant("at", &long[1..], &reading)), 422);
+        assert_eq!(status(bound("from", &long, &reading)), 413);
+        assert_eq!(status(bound("from", &long[1..], &reading)), 422);
         assert!(matches!(span("in", &long), Err(Rejection::TooLarge { .. })));
     }
 

@@ -33,7 +33,9 @@ pub(crate) enum Day {
     NextWeekday(Weekday),
     /// "friday next week".
     NextWeek(Weekday),
-    /// "tomorrow".
+    /// "last friday": the last one before today.
+    LastWeekday(Weekday),
+    /// "tomorrow", "yesterday".
     Ahead(i64),
     /// "first monday of april", "last friday of the month"; -1 is the last.
     Nth { nth: i8, weekday: Weekday, of: Month },
@@ -107,6 +109,10 @@ impl Day {
             Day::NextWeekday(weekday) => {
                 let days = until(*weekday) % 7;
                 plus(if days == 0 { 7 } else { days }).into_iter().collect()
+            }
+            Day::LastWeekday(weekday) => {
+                let days = until(*weekday) % 7;
+                plus(days - 7).into_iter().collect()
             }
             Day::NextWeek(weekday) => plus(7 + in_week(*weekday)).into_iter().collect(),
             Day::Ahead(days) => plus(*days).into_iter().collect(),
@@ -184,8 +190,11 @@ fn parse_relative(cursor: &mut Cursor<'_>) -> Parsed<Day> {
         }
     }
     let mark = cursor.mark();
+    if cursor.words("the day before yesterday") || cursor.words("day before yesterday") {
+        return past(cursor, mark, Day::Ahead(-2), "the day before yesterday is past");
+    }
     if cursor.word(&["yesterday"]).is_some() {
-        return Err(Problem::new(cursor.span_from(mark), "yesterday is past"));
+        return past(cursor, mark, Day::Ahead(-1), "yesterday is past");
     }
     if let Some(which) = cursor.word(&["next", "this"])
         && let Some(unit) = cursor.word(&["week", "month", "year", "quarter", "weekend"])
@@ -202,6 +211,14 @@ fn parse_relative(cursor: &mut Cursor<'_>) -> Parsed<Day> {
         return Err(Problem::new(span.clone(), message).or(candidates));
     }
     Ok(None)
+}
+
+/// A day that cannot lie ahead.
+fn past(cursor: &Cursor<'_>, mark: usize, day: Day, refusal: &str) -> Parsed<Day> {
+    if cursor.sees_past() {
+        return Ok(Some(day));
+    }
+    Err(Problem::new(cursor.span_from(mark), refusal))
 }
 
 /// "a week from friday", "two days after tomorrow".
@@ -404,6 +421,8 @@ fn parse_ordinal_day(cursor: &mut Cursor<'_>) -> Parsed<Day> {
             let nth = if is_last { -1 } else { number(5)? };
             Ok(Some(Day::Nth { nth, weekday, of }))
         }
+        // "last friday", for who looks back.
+        (Some(_), None) if is_last && !has_the && cursor.sees_past() => Ok(None),
         (Some(_), None) => Err(which_month(cursor, mark)),
         (None, Some(of)) if is_last && said_day => Ok(Some(Day::LastIn(of))),
         (None, Some(of)) if !is_last => Ok(Some(Day::Within { day: number(31)?, of })),
@@ -443,7 +462,7 @@ fn parse_weekday(cursor: &mut Cursor<'_>) -> Parsed<Day> {
     match which.as_deref() {
         None => Ok(Some(Day::Weekday(found))),
         Some("this") => Ok(Some(Day::ThisWeek(found))),
-        Some("last") => Err(Problem::new(cursor.span_from(mark), "that is past")),
+        Some("last") => past(cursor, mark, Day::LastWeekday(found), "that is past"),
         Some(_) => Ok(Some(Day::NextWeekday(found))),
     }
 }

@@ -17,7 +17,7 @@ pub(crate) use moment::{Said, at_wall, later};
 pub(crate) use phrase::parse_rhythm;
 pub(crate) use span::parse_span as parse_words;
 pub(crate) use span::{Span, parse_elapsed, parse_iso, show_elapsed, spell_elapsed};
-pub(crate) use token::Cursor;
+pub(crate) use token::{Cursor, View};
 pub(crate) use vocabulary::{month_name, spell_weekdays, weekday_name};
 
 /// Something that was read, or was not there, or is refused.

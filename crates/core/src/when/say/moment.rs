@@ -147,17 +147,20 @@ impl Said {
             return Ok(false);
         }
         let mark = cursor.mark();
-        cursor.word(&["in"]);
-        let span = parse_span(cursor)?;
-        if span.is_none() {
+        let is_ahead = cursor.word(&["in"]).is_some();
+        let Some(span) = parse_span(cursor)? else {
             cursor.back_to(mark);
             return Ok(false);
-        }
+        };
         if cursor.word(&["ago"]).is_some() {
-            return Err(Problem::new(cursor.span_from(mark), "that is past"));
+            if is_ahead || !cursor.sees_past() {
+                return Err(Problem::new(cursor.span_from(mark), "that is past"));
+            }
+            self.span = Some(span.reversed());
+            return Ok(true);
         }
         let _ = cursor.words("from now") || cursor.word(&["hence"]).is_some();
-        self.span = span;
+        self.span = Some(span);
         Ok(true)
     }
 }
@@ -249,7 +252,8 @@ impl Said {
         self.first_of(&dates, time, days, cursor, (now, zone, offset))
     }
 
-    /// The first of these dates at this time that is not past; a date with its year may be.
+    /// The first of these dates at this time that is not past; a date with its year may be. Who
+    /// looks back gets the last of them when all are past.
     fn first_of(
         &self,
         dates: &[Date],
@@ -275,6 +279,10 @@ impl Said {
             if is_explicit || instant > now {
                 return Ok(instant);
             }
+        }
+        if let (true, Some(date)) = (cursor.sees_past(), dates.last()) {
+            let date = date.checked_add(jiff::Span::new().days(days)).unwrap_or(*date);
+            return at_wall(date.to_datetime(time), zone, offset, span);
         }
         Err(self.is_past(cursor, span, dates, time))
     }
@@ -374,7 +382,8 @@ pub(crate) fn at_wall(
     }
 }
 
-/// So much later: months and days by the calendar of the zone, the rest by elapsed time.
+/// So much later, or earlier for a span that is reversed: months and days by the calendar of the
+/// zone, the rest by elapsed time.
 pub(crate) fn later(
     now: Timestamp,
     span: &Span,
@@ -391,9 +400,10 @@ pub(crate) fn later(
         let clock = jiff::SignedDuration::from_millis(span.millis);
         day.timestamp().checked_add(clock).ok()
     };
-    match moved() {
-        Some(instant) if instant.as_millisecond() > now.as_millis() => {
-            Ok(Timestamp::from_millis(instant.as_millisecond()))
+    let instant = moved().map(|instant| Timestamp::from_millis(instant.as_millisecond()));
+    match instant {
+        Some(instant) if if span.is_reversed() { instant < now } else { instant > now } => {
+            Ok(instant)
         }
         _ => Err(Problem::new(place, "longer than the calendar")),
     }

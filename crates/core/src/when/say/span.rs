@@ -82,6 +82,15 @@ impl Span {
         })
     }
 
+    /// The same, back from where it starts.
+    pub(crate) fn reversed(self) -> Self {
+        Span { months: -self.months, days: -self.days, millis: -self.millis }
+    }
+
+    pub(crate) fn is_reversed(&self) -> bool {
+        self.months < 0 || self.days < 0 || self.millis < 0
+    }
+
     /// Whether only the calendar moves, so that a time of day may be said with it.
     pub(crate) fn is_calendar(&self) -> bool {
         self.millis == 0

@@ -41,11 +41,31 @@ pub(crate) struct Cursor<'t> {
     at: usize,
     /// The furthest place that was understood: a problem is most likely there.
     furthest: usize,
+    view: View,
+}
+
+/// Where a moment may lie.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum View {
+    /// Ahead, unless it is said with its year.
+    Ahead,
+    /// In the past too, when it is said so that it cannot lie ahead.
+    Both,
 }
 
 impl<'t> Cursor<'t> {
     pub(crate) fn new(text: &'t str) -> Result<Self, Problem> {
-        Ok(Cursor { text, tokens: tokens(text)?, at: 0, furthest: 0 })
+        Cursor::with_view(text, View::Ahead)
+    }
+
+    /// The same, for a moment that may lie there.
+    pub(crate) fn with_view(text: &'t str, view: View) -> Result<Self, Problem> {
+        Ok(Cursor { text, tokens: tokens(text)?, at: 0, furthest: 0, view })
+    }
+
+    /// Whether what is past is a moment as good as any other.
+    pub(crate) fn sees_past(&self) -> bool {
+        self.view == View::Both
     }
 
     /// Where it stands; `back_to` returns there.

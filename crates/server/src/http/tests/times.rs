@@ -136,6 +136,32 @@ async fn filters_take_words_too() {
     assert_eq!(count("from=tomorrow&until=the+day+after+tomorrow").await, 1);
     let doubtful = api.get("/v1/jobs?until=at+9").await;
     assert_eq!((doubtful.status, &doubtful.json()["field"]), (422, &json!("until")));
+    for (query, found) in [
+        ("from=1+hour+ago", 3),
+        ("until=1+hour+ago", 0),
+        ("from=yesterday", 3),
+        ("from=yesterday+7pm", 3),
+        ("until=yesterday", 0),
+        ("from=2026-09-09", 3),
+        ("from=last+friday", 3),
+    ] {
+        assert_eq!(count(query).await, found, "{query}");
+    }
+    let unknown = api.get("/v1/jobs?from=yesteryear").await.json();
+    assert!(unknown["fix"].as_str().unwrap().contains("`1 hour ago`"), "{unknown}");
+    let preview = r#"{"when":"every day at 9am","from":"yesterday"}"#;
+    let ticks = api.post("/v1/schedules/preview", preview).await.json();
+    assert_eq!(ticks["ticks"][0]["at"], "2026-09-09T09:00:00.000Z", "{ticks}");
+    let bulk = r#"{"filter":{"from":"yesterday","until":"5 minutes ago"},"action":"cancel"}"#;
+    assert_eq!(api.post("/v1/jobs/bulk", bulk).await.json()["matched"], 0);
+    for job in [r#"{"at":"1 hour ago"}"#, r#"{"at":"yesterday"}"#, r#"{"expires_at":"yesterday"}"#]
+    {
+        assert_eq!(
+            api.post("/v1/jobs", job).await.status,
+            422,
+            "a job is not due in the past: {job}"
+        );
+    }
     let bulk = r#"{"filter":{"from":"tomorrow"},"action":"cancel"}"#;
     assert_eq!(api.post("/v1/jobs/bulk", bulk).await.json()["done"], 2);
     api.end().await;
