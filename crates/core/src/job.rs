@@ -2,14 +2,14 @@
 //! happens to it is its [`Progress`], and how it ended is its [`Outcome`].
 
 use alloc::boxed::Box;
-use alloc::string::{String, ToString};
 use alloc::sync::Arc;
-use alloc::vec::Vec;
 
 use bytes::Bytes;
 
+pub use crate::target::{HttpTarget, Target};
+
 use crate::error::Rejection;
-use crate::id::{HandlerName, JobName, JobNumber, Key, ScheduleId, Token, WorkerName};
+use crate::id::{JobName, JobNumber, Key, ScheduleId, Token, WorkerName};
 use crate::limits;
 use crate::retry::RetryPolicy;
 use crate::time::{Millis, Timestamp};
@@ -74,28 +74,6 @@ pub struct Payload {
     pub bytes: Bytes,
     /// Their media type, if the producer said.
     pub content_type: Option<Arc<str>>,
-}
-
-/// Where a job goes when it is due.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Target {
-    /// An HTTP request to a URL.
-    Http(Arc<HttpTarget>),
-    /// A worker that pulls from the queue.
-    Worker,
-    /// A handler registered by name in this process.
-    Handler(HandlerName),
-}
-
-/// An HTTP request, less its body, which is the payload.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct HttpTarget {
-    /// The method, in capitals.
-    pub method: String,
-    /// The URL, `http` or `https`.
-    pub url: String,
-    /// Headers the producer wants sent, in order.
-    pub headers: Vec<(String, String)>,
 }
 
 /// What a failing job does to the later jobs of its key.
@@ -492,85 +470,6 @@ impl Payload {
         }
         Ok(())
     }
-}
-
-impl HttpTarget {
-    /// A POST without extra headers.
-    pub fn post(url: &str) -> Self {
-        HttpTarget { method: "POST".to_string(), url: url.to_string(), headers: Vec::new() }
-    }
-
-    fn check(&self) -> Result<(), Rejection> {
-        const METHODS: [&str; 6] = ["POST", "GET", "PUT", "PATCH", "DELETE", "HEAD"];
-        if !METHODS.contains(&self.method.as_str()) {
-            let problem = "must be one of POST, GET, PUT, PATCH, DELETE, HEAD";
-            return Err(Rejection::invalid("target.method", problem));
-        }
-        if self.url.len() > limits::URL_BYTES_MAX {
-            return Err(Rejection::too_long("target.url", self.url.len(), limits::URL_BYTES_MAX));
-        }
-        check_url(&self.url)?;
-        if self.headers.len() > limits::HEADERS_MAX {
-            let (size, max) = (self.headers.len(), limits::HEADERS_MAX);
-            return Err(Rejection::too_long("target.headers", size, max));
-        }
-        let bytes: usize = self.headers.iter().map(|(name, value)| name.len() + value.len()).sum();
-        if bytes > limits::HEADER_BYTES_MAX {
-            return Err(Rejection::too_long("target.headers", bytes, limits::HEADER_BYTES_MAX));
-        }
-        self.headers.iter().try_for_each(|(name, value)| check_header(name, value))
-    }
-}
-
-fn check_url(url: &str) -> Result<(), Rejection> {
-    let rest = url.strip_prefix("https://").or_else(|| url.strip_prefix("http://"));
-    let Some(rest) = rest else {
-        return Err(Rejection::invalid("target.url", "must start with http:// or https://"));
-    };
-    let host = rest.split(['/', '?', '#']).next().unwrap_or_default();
-    if host.is_empty() || host.starts_with(':') {
-        return Err(Rejection::invalid(
-            "target.url",
-            "names no host; write it like https://example.com/hook",
-        ));
-    }
-    if host.contains('@') {
-        let problem = "must not carry credentials; send them in a header";
-        return Err(Rejection::invalid("target.url", problem));
-    }
-    if !url.bytes().all(|b| (0x21..0x7f).contains(&b)) {
-        let problem = "must be ASCII without spaces; percent-encode everything else";
-        return Err(Rejection::invalid("target.url", problem));
-    }
-    Ok(())
-}
-
-fn check_header(name: &str, value: &str) -> Result<(), Rejection> {
-    // Framing belongs to the client, and the hence-* names to us: a producer who could set them
-    // could forge a token.
-    const OURS: [&str; 6] =
-        ["content-length", "transfer-encoding", "connection", "host", "upgrade", "te"];
-    let token = |b: u8| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b);
-    if name.is_empty() || !name.bytes().all(token) {
-        return Err(Rejection::invalid(
-            "target.headers",
-            "holds a name that is not a header name; use letters, digits and -",
-        ));
-    }
-    let lower = name.to_ascii_lowercase();
-    if OURS.contains(&lower.as_str()) || lower.starts_with("hence-") {
-        return Err(Rejection::invalid(
-            "target.headers",
-            alloc::format!("must not set {lower}: Hence sets it"),
-        ));
-    }
-    if !value.bytes().all(|b| b == b'\t' || (0x20..0x7f).contains(&b)) {
-        return Err(Rejection::invalid(
-            "target.headers",
-            "holds a value that is not printable ASCII; encode it",
-        ));
-    }
-    Ok(())
 }
 
 /// What happens when a job of the same name exists.

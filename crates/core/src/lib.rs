@@ -56,6 +56,7 @@ pub mod queue;
 pub mod retry;
 pub mod schedule;
 pub mod shard;
+pub mod target;
 pub mod time;
 pub mod waiting;
 pub mod when;
