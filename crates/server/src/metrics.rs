@@ -427,7 +427,8 @@ impl Observer for Metrics {
 pub fn reference_markdown() -> String {
     let mut page = String::from(
         "# Metrics\n\nGenerated from `crates/server/src/metrics.rs`. Served at `/metrics` in the \
-         OpenMetrics text format.\nAfter 200 queues, further ones share the label `other`.\n\n\
+         OpenMetrics text\nformat, or in the text format 0.0.4 for whoever accepts \
+         `text/plain` and not that.\nAfter 200 queues, further ones share the label `other`.\n\n\
          | name | type | labels | meaning |\n|---|---|---|---|\n",
     );
     for Row(name, kind, labels, help) in &ROWS {
