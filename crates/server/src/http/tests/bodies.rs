@@ -116,7 +116,7 @@ async fn a_refusal_says_what_to_do_in_words_of_the_api() {
             "/v1/jobs",
             r#"{"timeout":"1ms"}"#,
             "timeout",
-            "correct `timeout`: it must be between 10ms and 24h",
+            "correct `timeout`: it must be between 10ms and 1d",
         ),
         ("/v1/jobs", r#"{"in":"300y"}"#, "in", "choose a time between 1970 and 200 years from now"),
         ("/v1/jobs", r#"{"on_conflict":"kep"}"#, "on_conflict", "did you mean `keep`?"),
