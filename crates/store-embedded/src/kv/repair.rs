@@ -294,7 +294,8 @@ impl Repair<'_> {
 
     /// What is missing behind the last valid frame, as far as it is known to have been durable.
     fn give_up_durable(&mut self, manifest: &Manifest, expected: Option<u64>) {
-        let next = expected.unwrap_or(manifest.flushed_sequence + 1);
+        // What the tables hold is not missing.
+        let next = expected.unwrap_or(0).max(manifest.flushed_sequence + 1);
         if next <= manifest.durable_sequence {
             let lost = next..=manifest.durable_sequence;
             let path = segment_path(self.dir, manifest.first_segment);

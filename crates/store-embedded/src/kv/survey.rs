@@ -186,7 +186,7 @@ impl Judge {
             Some(expected) if gap => sequence >= expected,
             Some(expected) => sequence == expected,
             // The first segment may begin with frames that are in tables already.
-            None => sequence <= self.flushed_sequence + 1,
+            None => gap || sequence <= self.flushed_sequence + 1,
         };
         if !right {
             let expected = self.next_sequence.unwrap_or(self.flushed_sequence + 1);

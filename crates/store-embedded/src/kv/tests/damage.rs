@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::kv::disk::Disk;
+use crate::kv::segment::SEGMENT_HEAD;
 use crate::kv::table_format::FOOTER_BYTES;
 use crate::kv::{Report, check, repair};
 
@@ -213,24 +214,27 @@ fn a_record_damaged_in_an_earlier_segment_is_no_torn_tail() {
 /// A server named the record behind the damaged one, and the damaged one only second.
 #[test]
 fn damage_is_named_where_it_begins_and_once() {
-    let disk = FakeDisk::new();
-    let kv = open_new(&disk);
-    run_commits(&kv, 2);
-    let start = used(&disk.content(&log_path(1)).expect("a segment"));
-    kv.commit(&batch_of(2)).expect("commits");
-    let end = used(&disk.content(&log_path(1)).expect("a segment"));
-    kv.commit(&batch_of(3)).expect("commits");
-    drop(kv);
-    for at in start..end {
-        let damaged = disk.fork();
-        let mut content = disk.content(&log_path(1)).expect("a segment");
-        content[at] ^= 1;
-        damaged.set_content(&log_path(1), &content);
-        let places: Vec<u64> = report(&damaged).findings.iter().map(|found| found.offset).collect();
-        assert_eq!(places, [start as u64], "byte {at}");
-        let refused = open(&damaged).map(|_| ()).expect_err("damaged");
-        let named = matches!(&refused, Error::Corrupt { offset, .. } if *offset == start as u64);
-        assert!(named, "byte {at}: {refused}");
+    for before in [0, 2] {
+        let disk = FakeDisk::new();
+        let kv = open_new(&disk);
+        run_commits(&kv, before);
+        let start = used(&disk.content(&log_path(1)).expect("a segment")).max(SEGMENT_HEAD);
+        kv.commit(&batch_of(before)).expect("commits");
+        let end = used(&disk.content(&log_path(1)).expect("a segment"));
+        kv.commit(&batch_of(before + 1)).expect("commits");
+        drop(kv);
+        for at in start..end {
+            let damaged = disk.fork();
+            let mut content = disk.content(&log_path(1)).expect("a segment");
+            content[at] ^= 1;
+            damaged.set_content(&log_path(1), &content);
+            let found = report(&damaged).findings;
+            let places: Vec<u64> = found.iter().map(|found| found.offset).collect();
+            assert_eq!(places, [start as u64], "byte {at} after {before}");
+            let refused = open(&damaged).map(|_| ()).expect_err("damaged");
+            let Error::Corrupt { offset, .. } = refused else { panic!("byte {at}: {refused}") };
+            assert_eq!(offset, start as u64, "byte {at} after {before}");
+        }
     }
 }
 
