@@ -7,13 +7,14 @@ const PREFIX: &str = "HENCE_";
 
 /// Variables that mean something elsewhere: to the commands that talk to a server, and to those
 /// that `hence work` runs, which may start a server themselves.
-const OTHERS: [&str; 8] = [
+const OTHERS: [&str; 9] = [
     "HENCE_SERVER",
     "HENCE_CONFIG",
     "HENCE_JOB_ID",
     "HENCE_QUEUE",
     "HENCE_KEY",
     "HENCE_ATTEMPT",
+    "HENCE_MAX_ATTEMPTS",
     "HENCE_DUE_AT",
     "HENCE_LEASE_TOKEN",
 ];

@@ -3,6 +3,7 @@
 use std::process::Stdio;
 use std::time::Duration;
 
+use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::process::{Child, Command};
@@ -23,10 +24,19 @@ const RESULT_BYTES_MAX: usize = 1024 * 1024;
 /// The part of the last line that can become a reason.
 const REASON_BYTES_MAX: usize = 1_000;
 
+/// How long a job waits that was given back because the command cannot be run: until this worker
+/// is gone, so that its own request for more does not take the job again.
+const GONE_WITHIN: Duration = Duration::from_secs(1);
+
+/// Why a command may not be started now and be started later.
+const PASSING: [Errno; 5] = [Errno::AGAIN, Errno::NOMEM, Errno::MFILE, Errno::NFILE, Errno::TXTBSY];
+
 /// How the command ended.
 enum End {
-    /// It was never begun.
+    /// It cannot be run.
     NotStarted(Failure),
+    /// It could not be started now.
+    NotNow(Failure),
     /// By itself.
     Exited { code: Option<i32>, output: Captured, reason: String },
     /// Killed by us: the lease went to somebody else.
@@ -82,9 +92,13 @@ async fn report(
     match end {
         // It is no fault of the job, and the next one would fare no better.
         End::NotStarted(failure) => {
-            let reported = leases.release(token, Duration::ZERO, &failure.message).await;
+            let reported = leases.release(token, GONE_WITHIN, &failure.message).await;
             let words = format!("given back: {}", failure.message);
             (Verdict::NotStarted(failure), words, reported)
+        }
+        End::NotNow(Failure { message, .. }) => {
+            let reported = leases.release(token, work.retry_delay, &message).await;
+            (Verdict::GivenBack, format!("given back: {message}"), reported)
         }
         End::Exited { code: Some(0), output: captured, .. } => {
             if captured.cut {
@@ -120,7 +134,7 @@ async fn execute(
     let payload = job.delivery.payload()?;
     let mut child = match spawn(&job, work) {
         Ok(child) => child,
-        Err(failure) => return Ok(End::NotStarted(failure)),
+        Err(end) => return Ok(end),
     };
     let run = supervise(&mut child, payload, work, output);
     let ended = tokio::select! {
@@ -134,10 +148,10 @@ async fn execute(
     Ok(ended)
 }
 
-fn spawn(job: &Leased, work: &Work) -> Result<Child, Failure> {
+fn spawn(job: &Leased, work: &Work) -> Result<Child, End> {
     let delivery = &job.delivery;
     let Some((program, arguments)) = work.command.split_first() else {
-        return Err(Failure::refused("no command was given"));
+        return Err(End::NotStarted(Failure::refused("no command was given")));
     };
     let max_attempts = delivery.max_attempts.map(|max| max.to_string());
     let mut command = Command::new(program);
@@ -159,9 +173,13 @@ fn spawn(job: &Leased, work: &Work) -> Result<Child, Failure> {
         // a kill takes the command's own children along.
         .process_group(0)
         .kill_on_drop(true);
-    let spawned = command.spawn();
-    spawned
-        .map_err(|error| Failure::io(format_args!("running {}", program.to_string_lossy()), &error))
+    command.spawn().map_err(|error| not_begun(&program.to_string_lossy(), &error))
+}
+
+fn not_begun(program: &str, error: &std::io::Error) -> End {
+    let failure = Failure::io(format_args!("running {program}"), error);
+    let passes = Errno::from_io_error(error).is_some_and(|errno| PASSING.contains(&errno));
+    if passes { End::NotNow(failure) } else { End::NotStarted(failure) }
 }
 
 /// Feeds the command, reads what it writes, waits for its end.
