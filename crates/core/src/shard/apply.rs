@@ -65,7 +65,14 @@ impl Shard {
             | Change::LetterTaken { id: _, refused: _ } => {}
             Change::QueuePut { name, settings } => {
                 let at = self.queue_at(name);
-                self.queues[at].settings = settings.clone();
+                let queue = &mut self.queues[at];
+                // What the old rate put off is looked at again, by the new one.
+                if queue.settings.rate != settings.rate
+                    && let Some(alarm) = queue.rate_alarm.take()
+                {
+                    self.alarms.remove(&(alarm, Alarm::Rate(at)));
+                }
+                queue.settings = settings.clone();
                 self.touched.insert(at);
                 self.stirred.insert(at);
             }

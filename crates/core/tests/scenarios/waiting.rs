@@ -14,7 +14,7 @@ type Prepare = fn(&mut World);
 
 /// What there is to be said about job `a` of key `k`, which each of these leaves, on a node that
 /// sends one, runs one and has two in memory.
-const ROWS: [(&str, &str, Prepare); 14] = [
+const ROWS: [(&str, &str, Prepare); 15] = [
     ("not due", "nothing", |world| world.put(pull("k/a").due(1))),
     ("running", "nothing", |world| {
         world.put(pull("k/a"));
@@ -66,6 +66,14 @@ const ROWS: [(&str, &str, Prepare); 14] = [
             world.succeed(token);
         },
     ),
+    ("a rate was lifted", "worker: a worker that pulls from its queue", |world| {
+        let rate = Some(Rate { count: 1, per: ms(1_000) });
+        limit(world, QueueSettings { rate, ..QueueSettings::default() });
+        world.put(pull("b"));
+        world.put(pull("k/a"));
+        assert_eq!(world.take().len(), 1);
+        limit(world, QueueSettings::default());
+    }),
     ("one is sent", "room: another delivery of this node to end", |world| {
         world.put(push("b"));
         world.put(push("k/a"));
