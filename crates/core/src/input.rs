@@ -8,9 +8,10 @@ use crate::error::Rejection;
 use crate::id::{
     HandlerName, JobName, JobNumber, LetterId, QueueName, ScheduleId, Token, WorkerName,
 };
-use crate::job::{Job, Payload, Progress, Submission};
+use crate::job::{Job, JobSpec, Payload, Progress, Submission, Target};
 use crate::ledger::OccurrenceRecord;
 use crate::queue::QueueSettings;
+use crate::retry::RetryPolicy;
 use crate::schedule::Schedule;
 use crate::time::{Millis, Timestamp};
 
@@ -257,11 +258,22 @@ pub struct Edit {
     /// What it carries.
     pub payload: Option<Payload>,
     /// Where it goes.
-    pub target: Option<crate::job::Target>,
+    pub target: Option<Target>,
     /// What happens when an attempt fails.
-    pub retry: Option<crate::retry::RetryPolicy>,
+    pub retry: Option<RetryPolicy>,
     /// How long an attempt may take.
     pub timeout: Option<Millis>,
+}
+
+impl Edit {
+    /// Every rule about what it changes that does not depend on the job.
+    pub fn check(&self) -> Result<(), Rejection> {
+        let mut spec = JobSpec::new(self.target.clone().unwrap_or(Target::Worker));
+        spec.payload = self.payload.clone().unwrap_or_default();
+        spec.retry = self.retry.clone().unwrap_or_default();
+        spec.timeout = self.timeout.unwrap_or(spec.timeout);
+        spec.check()
+    }
 }
 
 /// How a delivery ended, as the target saw it.

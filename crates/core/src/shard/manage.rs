@@ -10,7 +10,7 @@ use crate::error::Rejection;
 use crate::id::JobNumber;
 use crate::input::{Edit, Request, Ticket};
 use crate::job::{
-    AttemptEnd, AttemptRecord, Finish, Job, JobSpec, JobState, JobView, Outcome, Payload, Progress,
+    AttemptEnd, AttemptRecord, Finish, Job, JobState, JobView, Outcome, Payload, Progress,
     check_due,
 };
 use crate::limits;
@@ -257,9 +257,9 @@ impl Shard {
 
 /// The job with the edit made, checked as if it were new.
 fn edited(job: &Arc<Job>, edit: Edit, due_at: Timestamp) -> Result<Arc<Job>, Rejection> {
-    let moved = edit.due_at.is_some();
+    edit.check()?;
     let mut new = Job::clone(job);
-    if moved {
+    if edit.due_at.is_some() {
         // A new time moves the expiry along, as if the job had been submitted with it.
         let span = new.expires_at.map(|at| at.since(new.scheduled_for));
         new.expires_at = span.map(|span| due_at.plus(span));
@@ -269,10 +269,5 @@ fn edited(job: &Arc<Job>, edit: Edit, due_at: Timestamp) -> Result<Arc<Job>, Rej
     new.target = edit.target.unwrap_or(new.target);
     new.retry = edit.retry.unwrap_or(new.retry);
     new.timeout = edit.timeout.unwrap_or(new.timeout);
-    let mut spec = JobSpec::new(new.target.clone());
-    spec.payload = new.payload.clone();
-    spec.retry = new.retry.clone();
-    spec.timeout = new.timeout;
-    spec.check()?;
     Ok(Arc::new(new))
 }

@@ -161,20 +161,24 @@ pub(crate) async fn wait(State(app): State<App>, request: Request) -> Result<Res
         Some(span) => long_poll("timeout", span)?,
         None => limits::WAIT_DEFAULT,
     };
+    let was_draining = app.drain.has_begun();
     let ended = tokio::select! {
         biased;
         ended = app.client.wait(name.clone(), timeout) => ended?,
         () = app.drain.begun() => None,
     };
-    match ended {
-        Some(view) => Ok(shown(&view)),
-        None => {
-            let view = app.client.show(name).await?;
-            let ended = view.state.is_final();
-            let status = if ended { StatusCode::OK } else { StatusCode::ACCEPTED };
-            Ok(app::json(status, &JobOut::whole(&view)))
-        }
+    if let Some(view) = ended {
+        return Ok(shown(&view));
     }
+    let view = app.client.show(name).await?;
+    if view.state.is_final() {
+        return Ok(shown(&view));
+    }
+    if was_draining {
+        // To be told to ask again, at once and every time, would make it a busy loop.
+        return Err(Rejection::Draining.into());
+    }
+    Ok(app::json(StatusCode::ACCEPTED, &JobOut::whole(&view)))
 }
 
 /// The payload of a job, byte by byte.

@@ -69,9 +69,9 @@ fn named<'a>(message: &'a str, start: &str) -> Option<Named<'a>> {
 }
 
 fn unknown_field(path: &str, found: &Named<'_>) -> Problem {
-    let name = clipped(found.name);
-    let detail = format!("there is no field `{name}` here");
-    let problem = Problem::new(kinds::UNKNOWN_FIELD, detail).field(within(path, &name));
+    let detail = format!("there is no field `{}` here", clipped(found.name));
+    let field = clipped(&within(path, found.name));
+    let problem = Problem::new(kinds::UNKNOWN_FIELD, detail).field(field);
     match nearest(found.name, found.known.iter().copied()) {
         Some(meant) => problem.fix(format!("did you mean `{meant}`?")),
         None if found.known.is_empty() => problem.fix("remove it: nothing belongs here"),

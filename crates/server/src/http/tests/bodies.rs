@@ -76,8 +76,27 @@ async fn what_is_wrong_with_a_target_or_a_retry_is_named() {
         (r#"{"retry":{"cap":"31d"}}"#, "invalid-value", "retry.cap"),
         (r#"{"retry":{"max_attempts":0}}"#, "invalid-value", "retry.max_attempts"),
         (r#"{"retry":{"max_attempts":-1}}"#, "invalid-value", "retry.max_attempts"),
+        (r#"{"url":"ftp://x"}"#, "invalid-value", "url"),
+        (r#"{"timeout":"1ms"}"#, "invalid-value", "timeout"),
     ];
     check_fields(&rows).await;
+    let api = Api::new().await;
+    api.submit(r#"{"id":"x","in":"1h"}"#).await;
+    for row in rows {
+        check_row(&api, "PATCH", "/v1/jobs/x", row).await;
+    }
+    api.end().await;
+}
+
+/// The name of a field is the caller's, and may be as long as a body.
+#[tokio::test]
+async fn a_long_name_of_a_field_is_not_sent_back_whole() {
+    let api = Api::new().await;
+    let answer = api.post("/v1/jobs", format!("{{\"{}\":1}}", "x".repeat(10_000))).await;
+    assert_eq!(answer.problem().as_deref(), Some("unknown-field"));
+    assert_eq!(answer.json()["field"], "x".repeat(100));
+    assert!(answer.bytes.len() < 2_000, "{} bytes", answer.bytes.len());
+    api.end().await;
 }
 
 /// A job, the kind of its refusal, and the field that is wrong.
@@ -85,18 +104,22 @@ type Row = (&'static str, &'static str, &'static str);
 
 async fn check_fields(rows: &[Row]) {
     let api = Api::new().await;
-    for (body, kind, field) in rows {
-        let answer = api.post("/v1/jobs", *body).await;
-        let named = answer.json()["field"].clone();
-        assert_eq!(
-            (answer.status, answer.problem().as_deref(), &named),
-            (422, Some(*kind), &json!(field)),
-            "{body}: {}",
-            answer.json()
-        );
+    for row in rows {
+        check_row(&api, "POST", "/v1/jobs", *row).await;
     }
     assert_eq!(api.get("/v1/jobs").await.json()["jobs"], json!([]), "nothing was changed");
     api.end().await;
+}
+
+async fn check_row(api: &Api, method: &str, path: &str, (body, kind, field): Row) {
+    let answer = api.call(method, path, body).await;
+    let named = answer.json()["field"].clone();
+    assert_eq!(
+        (answer.status, answer.problem().as_deref(), &named),
+        (422, Some(kind), &json!(field)),
+        "{method} {body}: {}",
+        answer.json()
+    );
 }
 
 #[tokio::test]

@@ -273,6 +273,10 @@ async fn waiting_ends_with_the_job_the_time_or_the_server() {
     };
     let (waited, ()) = tokio::join!(waiting, draining);
     assert_eq!(waited.status, 202, "a long poll ends with the server");
+    let again = api.get("/v1/jobs/x/wait?timeout=5m").await;
+    assert_eq!(again.problem().as_deref(), Some("draining"), "and none is begun");
+    let ended = api.get("/v1/jobs/w/wait?queue=q&timeout=5m").await;
+    assert_eq!(ended.status, 200, "what has ended is shown");
     api.end().await;
 }
 

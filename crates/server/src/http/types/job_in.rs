@@ -289,6 +289,8 @@ impl EditIn<'_> {
         self,
         reading: &Reading<'_>,
     ) -> Result<(Edit, Option<Understood>), Problem> {
+        let short = self.url.is_some();
+        let carried = carried(self.payload_text.as_deref(), self.payload_base64.as_deref());
         let zone = due::zone(self.zone.as_deref())?;
         let reading = Reading { zone: zone.as_ref().unwrap_or(reading.zone), ..*reading };
         let said = DueIn {
@@ -322,6 +324,7 @@ impl EditIn<'_> {
             let problem = "must name at least one thing to change";
             return Err(Rejection::invalid("body", problem).into());
         }
+        edit.check().map_err(|rejection| as_written(rejection, short, carried))?;
         Ok((edit, understood))
     }
 }
