@@ -15,7 +15,7 @@ use hence_delivery::Target;
 use hence_delivery::http::HttpSender;
 use hence_delivery::local::{HandlerFn, Handlers};
 use hence_fail::{Point, reach};
-use hence_store::{Letter, LiveJob, Recovered, Store, StoreError};
+use hence_store::{ErrorKind, Letter, LiveJob, Recovered, Store, StoreError};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::runtime::Handle;
@@ -107,6 +107,7 @@ pub struct Hence {
     epoch: Epoch,
     recovery_time: Duration,
     over: Over,
+    on_fatal: OnFatal,
     threads: Mutex<Vec<JoinHandle<()>>>,
     /// What goes on beside them, and ends with them.
     tasks: Mutex<Vec<AbortHandle>>,
@@ -277,7 +278,7 @@ impl Builder {
             mailbox: mailbox.clone(),
             chance: self.chance.clone(),
             over: over.clone(),
-            on_fatal: self.on_fatal,
+            on_fatal: Arc::clone(&self.on_fatal),
             patience,
         };
         let (line, works) = Line::new(committer);
@@ -300,6 +301,7 @@ impl Builder {
             epoch,
             recovery_time,
             over,
+            on_fatal: self.on_fatal,
             threads: Mutex::default(),
             tasks: Mutex::default(),
         };
@@ -403,8 +405,15 @@ impl Hence {
         // Whoever gives the shard up must not keep it.
         self.end_tasks();
         reach(Point::StopRelease);
-        if let Err(error) = self.store.release(SHARD, self.epoch).await {
-            tracing::warn!(%error, "could not give the shard up");
+        match self.store.release(SHARD, self.epoch).await {
+            Ok(()) => {}
+            // An end that could not be written is no orderly one, and must not look like one.
+            Err(error) if error.kind() == ErrorKind::Fatal => {
+                if self.over.set() {
+                    (self.on_fatal)(&error);
+                }
+            }
+            Err(error) => tracing::warn!(%error, "could not give the shard up"),
         }
     }
 

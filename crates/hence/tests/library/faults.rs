@@ -18,7 +18,8 @@ use tokio::task::JoinHandle;
 
 use crate::support::scripted::{Gate, Scripted, Step};
 use crate::support::{
-    HOUR, MINUTE, Seen, call, ends, lease_one, name, names, note, queue, start_on, state, within,
+    DEADLINE, HOUR, MINUTE, Seen, call, ends, lease_one, name, names, note, queue, start_on, state,
+    within,
 };
 
 fn scripted() -> Arc<Scripted> {
@@ -491,4 +492,20 @@ async fn acks_and_the_jobs_taken_after_them_are_one_commit() {
     let next = within(client.ack_and_lease(acks, call(&["default"], 900))).await.unwrap();
     assert_eq!((next.acks.len(), next.jobs.len()), (900, 100));
     assert_eq!(store.commits() - before, 1);
+}
+
+#[tokio::test]
+async fn p1_an_end_that_cannot_be_written_does_not_look_like_an_orderly_one() {
+    for (kind, expected) in [
+        (ErrorKind::Fatal, Some(ErrorKind::Fatal)),
+        (ErrorKind::Unavailable, None),
+        (ErrorKind::Fenced, None),
+    ] {
+        let store = scripted();
+        let (builder, mut tells) = fatal_calls(Builder::new(store.clone()));
+        let hence = start_on(builder, &Seen::default()).await;
+        store.fail_release(kind);
+        within(hence.shutdown(DEADLINE)).await;
+        assert_eq!(within(tells.recv()).await, expected, "{kind:?}");
+    }
 }

@@ -74,6 +74,8 @@ pub(crate) struct Scripted {
     broken: Mutex<Option<ErrorKind>>,
     /// What whoever asks for the shard is refused with, one after the other.
     taken: Mutex<VecDeque<ErrorKind>>,
+    /// What whoever gives the shard up is refused with.
+    kept: Mutex<Option<ErrorKind>>,
     /// Whether it passes for a store on another machine.
     far: AtomicBool,
 }
@@ -91,6 +93,7 @@ impl Scripted {
             full: AtomicBool::new(false),
             broken: Mutex::default(),
             taken: Mutex::default(),
+            kept: Mutex::default(),
             far: AtomicBool::new(false),
         })
     }
@@ -125,6 +128,11 @@ impl Scripted {
     /// Whoever asks for the shard is refused so, one after the other.
     pub(crate) fn refuse_shard(&self, kinds: impl IntoIterator<Item = ErrorKind>) {
         self.taken.lock().unwrap().extend(kinds);
+    }
+
+    /// Whoever gives the shard up is told this.
+    pub(crate) fn fail_release(&self, kind: ErrorKind) {
+        *self.kept.lock().unwrap() = Some(kind);
     }
 
     pub(crate) fn commits(&self) -> usize {
@@ -240,7 +248,10 @@ impl Store for Scripted {
     }
 
     fn release(&self, shard: ShardId, epoch: Epoch) -> Answer<'_, ()> {
-        self.inner.release(shard, epoch)
+        match *self.kept.lock().unwrap() {
+            Some(kind) => std::future::ready(Err(told(kind))).boxed(),
+            None => self.inner.release(shard, epoch),
+        }
     }
 
     fn pressure(&self) -> Pressure {
