@@ -1,7 +1,14 @@
 //! What ran, how it ended, and what was left out: the end of `cargo xtask test`.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::time::Duration;
+
+/// Lines of what a failed test said that the summary repeats: the panic or error and its place.
+/// Whoever sees only the end of a long output learns from it what went wrong.
+const REASON_LINES: usize = 6;
+/// Characters of each of them.
+const REASON_CHARS: usize = 300;
 
 /// What the tests of a command came to.
 #[derive(Default, Debug, PartialEq)]
@@ -12,6 +19,10 @@ pub(crate) struct Tests {
     pub(crate) failed: Vec<String>,
     /// The names of those that were not run, with the reason when the test gives one.
     pub(crate) skipped: Vec<String>,
+    /// How what each failed test said begins.
+    reasons: BTreeMap<String, Vec<String>>,
+    /// Whose words the next lines are.
+    speaks: Option<String>,
     failed_count: u64,
     pub(crate) skipped_count: u64,
 }
@@ -43,7 +54,12 @@ pub(crate) struct Step {
 impl Tests {
     /// Takes in one line of a test runner's output.
     pub(crate) fn read(&mut self, line: &str) {
-        if let Some(result) = line.strip_prefix("test result: ") {
+        if let Some(name) = line.strip_prefix("---- ").and_then(|rest| rest.strip_suffix("----")) {
+            self.speaks = Some(name.trim_end().trim_end_matches(" stdout").to_owned());
+        } else if line == "failures:" {
+            self.speaks = None;
+        } else if let Some(result) = line.strip_prefix("test result: ") {
+            self.speaks = None;
             self.passed += count(result, " passed");
             self.failed_count += count(result, " failed");
             self.skipped_count += count(result, " ignored");
@@ -51,11 +67,24 @@ impl Tests {
             line.strip_prefix("test ").and_then(|rest| rest.rsplit_once(" ... "))
         {
             if ended.starts_with("FAILED") {
-                self.failed.push(name.to_string());
+                self.failed.push(name.trim_end().to_owned());
             } else if let Some(reason) = ended.strip_prefix("ignored") {
                 self.skipped.push(format!("{name}{}", reason.replacen(", ", ": ", 1)));
             }
+        } else if let Some(name) = &self.speaks
+            && !line.trim().is_empty()
+        {
+            let said = self.reasons.entry(name.clone()).or_default();
+            if said.len() < REASON_LINES {
+                said.push(line.chars().take(REASON_CHARS).collect());
+            }
         }
+    }
+
+    /// The name of a failed test, and below it what it said.
+    fn explained(&self, name: &str) -> String {
+        let said = self.reasons.get(name).into_iter().flatten();
+        said.fold(name.to_owned(), |text, line| format!("{text}\n    {line}"))
     }
 
     /// Why a run of tests that did not end well did not, in a line.
@@ -120,7 +149,7 @@ fn skipped(step: &Step) -> Vec<String> {
 fn failed(step: &Step) -> Vec<String> {
     match &step.ended {
         Ended::Failed(why) if step.tests.failed.is_empty() => vec![format!("{}: {why}", step.name)],
-        _ => step.tests.failed.clone(),
+        _ => step.tests.failed.iter().map(|name| step.tests.explained(name)).collect(),
     }
 }
 
@@ -193,6 +222,36 @@ mod tests {
         assert!(text.contains("deny       skipped      1.5  not installed"), "{text}");
         assert!(text.contains("\nskipped:\n  x\n  deny: not installed\n"), "{text}");
         assert!(all_well(&steps));
+    }
+
+    #[test]
+    fn what_a_failed_test_said_is_repeated() {
+        let tests = read(&[
+            "test a::c ... FAILED",
+            "test long_name  ... FAILED",
+            "failures:",
+            "---- a::c stdout ----",
+            "",
+            "thread 'a::c' panicked at src/a.rs:1:1:",
+            "assertion failed",
+            "---- long_name ----",
+            "1",
+            "2",
+            "3",
+            "4",
+            "5",
+            "6",
+            "7",
+            "failures:",
+            "    a::c",
+            "test result: FAILED. 0 passed; 2 failed; 0 ignored; 0 measured",
+            "a line of another program",
+        ]);
+        let text = summary(&[step("test", Ended::Failed(tests.why()), tests)]);
+        let expected = "\nfailed:\n  a::c\n    thread 'a::c' panicked at src/a.rs:1:1:\n    \
+                        assertion failed\n  long_name\n    1\n    2\n    3\n    4\n    5\n    6\n\n0 \
+                        passed, 2 failed";
+        assert!(text.contains(expected), "{text}");
     }
 
     #[test]
