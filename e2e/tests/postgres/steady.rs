@@ -73,6 +73,7 @@ const ALLOWED: &[(&str, Often, &str)] = &[
     ("CREATE TABLE hence.", Turns(200), "a partition"),
     ("ALTER TABLE hence.", Turns(200), "a partition"),
     ("SET LOCAL lock_timeout", Turns(50), "a partition goes"),
+    ("SET ", Turns(20), "a turn needs one more connection, which is new"),
     ("DROP TABLE", Turns(50), "a partition goes"),
     ("SELECT min(near_from)", Turns(50), "which partitions are over"),
     ("SELECT near_from, near_until, era FROM hence.shards", Turns(200), "where rows lie"),
