@@ -21,6 +21,9 @@ use crate::time::{Millis, Timestamp};
 use super::Shard;
 use super::index::Lane;
 
+/// Why nothing is known of an attempt that a process took along when it ended.
+const UNSEEN_END: &str = "the process ended during the attempt: nobody saw how it went";
+
 /// An attempt that failed, and what is known about it.
 struct Failure {
     end: AttemptEnd,
@@ -158,7 +161,8 @@ impl Shard {
             } else {
                 None
             };
-            let ended = Box::new(record(&lease, now, AttemptEnd::Unknown, None));
+            let nobody_saw = Some(Arc::from(UNSEEN_END));
+            let ended = Box::new(record(&lease, now, AttemptEnd::Unknown, nobody_saw));
             match reason {
                 Some(reason) => self.bury(now, &job, entry_progress(self, number), reason, ended),
                 None => {

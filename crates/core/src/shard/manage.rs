@@ -31,7 +31,7 @@ impl Shard {
     ) {
         let answer = match request {
             Request::Submit(submission) => self.submit(now, submission, &subject),
-            Request::Show(_) => self.existing(&subject).map(Answer::Job),
+            Request::Show(_) => self.existing(now, &subject).map(Answer::Job),
             Request::Explain(_) => self.explain(now, &subject),
             Request::Edit { edit, .. } => self.edit(now, &subject, *edit),
             Request::Cancel(_) => self.cancel(now, &subject),
@@ -40,14 +40,14 @@ impl Shard {
             }
             Request::RunNow(_) => self.run_now(now, &subject),
             Request::Replay(_) => self.replay(now, &subject),
-            Request::Forget(_) => self.forget(&subject),
+            Request::Forget(_) => self.forget(now, &subject),
             other => unreachable!("{other:?} is not about one job"),
         };
         self.reply(ticket, answer);
     }
 
-    /// What stands under the name, as people see it.
-    pub(super) fn standing(&self, subject: &Subject) -> Option<JobView> {
+    /// What stands under the name, as people see it at `now`.
+    pub(super) fn standing(&self, now: Timestamp, subject: &Subject) -> Option<JobView> {
         match subject {
             Subject::Here(number) => self.jobs.get(*number).map(|entry| JobView {
                 job: self.job_of(entry),
@@ -58,7 +58,8 @@ impl Shard {
             }),
             Subject::Far(job, progress) => Some(JobView {
                 job: Arc::clone(job),
-                state: JobState::Scheduled,
+                // Due, it may still be far: behind a window full of others.
+                state: if progress.due_at <= now { JobState::Ready } else { JobState::Scheduled },
                 progress: *progress,
                 lease: None,
                 finish: None,
@@ -74,13 +75,13 @@ impl Shard {
         }
     }
 
-    fn existing(&self, subject: &Subject) -> Result<JobView, Rejection> {
-        self.standing(subject).ok_or(Rejection::NoSuchJob)
+    fn existing(&self, now: Timestamp, subject: &Subject) -> Result<JobView, Rejection> {
+        self.standing(now, subject).ok_or(Rejection::NoSuchJob)
     }
 
     /// A job that waits: neither running nor finished.
-    fn pending(&self, subject: &Subject) -> Result<JobView, Rejection> {
-        let view = self.existing(subject)?;
+    fn pending(&self, now: Timestamp, subject: &Subject) -> Result<JobView, Rejection> {
+        let view = self.existing(now, subject)?;
         match view.state {
             JobState::Scheduled | JobState::Ready => Ok(view),
             JobState::Running => Err(Rejection::WrongState {
@@ -100,7 +101,7 @@ impl Shard {
     }
 
     fn edit(&mut self, now: Timestamp, subject: &Subject, edit: Edit) -> Result<Answer, Rejection> {
-        let view = self.pending(subject)?;
+        let view = self.pending(now, subject)?;
         let due_at = edit.due_at.unwrap_or(view.progress.due_at);
         check_due(due_at, now)?;
         let job = edited(&view.job, edit, due_at)?;
@@ -117,7 +118,7 @@ impl Shard {
     }
 
     fn run_now(&mut self, now: Timestamp, subject: &Subject) -> Result<Answer, Rejection> {
-        let view = self.pending(subject)?;
+        let view = self.pending(now, subject)?;
         if view.progress.due_at <= now {
             return Ok(Answer::Job(view));
         }
@@ -132,7 +133,7 @@ impl Shard {
     }
 
     fn cancel(&mut self, now: Timestamp, subject: &Subject) -> Result<Answer, Rejection> {
-        let view = self.existing(subject)?;
+        let view = self.existing(now, subject)?;
         match view.state {
             JobState::Cancelled => return Ok(Answer::Job(view)),
             JobState::Succeeded | JobState::Dead | JobState::Expired => {
@@ -186,7 +187,7 @@ impl Shard {
         if let Some(result) = &result {
             result.check("result", limits::RESULT_BYTES_MAX)?;
         }
-        let view = self.existing(subject)?;
+        let view = self.existing(now, subject)?;
         if view.job.number != number {
             return Err(Rejection::NoSuchJob);
         }
@@ -214,7 +215,7 @@ impl Shard {
     }
 
     fn replay(&mut self, now: Timestamp, subject: &Subject) -> Result<Answer, Rejection> {
-        let view = self.existing(subject)?;
+        let view = self.existing(now, subject)?;
         let Some(finish) = view.finish.as_ref().filter(|_| view.state == JobState::Dead) else {
             return Err(Rejection::WrongState {
                 state: view.state.as_str(),
@@ -241,8 +242,8 @@ impl Shard {
         }))
     }
 
-    fn forget(&mut self, subject: &Subject) -> Result<Answer, Rejection> {
-        let view = self.existing(subject)?;
+    fn forget(&mut self, now: Timestamp, subject: &Subject) -> Result<Answer, Rejection> {
+        let view = self.existing(now, subject)?;
         let Some(finish) = &view.finish else {
             return Err(Rejection::WrongState {
                 state: view.state.as_str(),

@@ -57,7 +57,7 @@ impl Shard {
         submission: Box<Submission>,
         subject: &Subject,
     ) -> Result<Answer, Rejection> {
-        let Some(standing) = self.standing(subject) else {
+        let Some(standing) = self.standing(now, subject) else {
             return Ok(self.create(now, submission, Submitted::Created, None, None));
         };
         if let Some(fingerprint) = submission.fingerprint {

@@ -41,6 +41,7 @@ fn a_push_nobody_saw_the_end_of_is_the_same_attempt_again() {
     assert!(second.lease.token > first.lease.token);
     let (_, ended) = world.disk.attempts.last().expect("an attempt");
     assert_eq!(ended.end, AttemptEnd::Unknown);
+    assert!(ended.reason.as_deref().is_some_and(|why| why.contains("nobody saw")), "{ended:?}");
     world.succeed(first.lease.token);
     assert_eq!(world.state("a"), "running", "the old answer does not count");
 }

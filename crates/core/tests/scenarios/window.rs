@@ -219,6 +219,17 @@ fn a_payload_that_does_not_fit_is_not_read_again_and_again() {
 }
 
 #[test]
+fn a_due_job_is_ready_though_it_is_far() {
+    let mut world = tiny(1);
+    world.put(pull("near").due(100));
+    world.put(pull("far").due(200));
+    world.at(199);
+    assert_eq!((world.state("near"), world.state("far")), ("ready", "scheduled"));
+    world.at(200);
+    assert_eq!((world.state("near"), world.state("far")), ("ready", "ready"));
+}
+
+#[test]
 fn a_far_job_expires_when_it_is_seen() {
     let mut world = tiny(1);
     world.put(pull("near").due(100));
