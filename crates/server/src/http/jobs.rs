@@ -17,6 +17,7 @@ use super::errors::Problem;
 use super::params::Params;
 use super::types::job_out::JobOut;
 use super::types::object::Object;
+use super::types::word::word;
 use super::when::{self, Moment};
 use super::{body, cursor, params};
 
@@ -101,6 +102,7 @@ pub(crate) struct BulkIn {
     #[schema(value_type = FilterIn)]
     filter: Object<FilterIn>,
     /// What to do.
+    #[serde(deserialize_with = "word")]
     action: ActionIn,
 }
 

@@ -123,6 +123,25 @@ async fn check_row(api: &Api, method: &str, path: &str, (body, kind, field): Row
 }
 
 #[tokio::test]
+async fn one_of_a_few_words_is_a_text() {
+    let api = Api::new().await;
+    let rows = [
+        ("/v1/jobs", r#"{"on_conflict":{"keep":null}}"#, "on_conflict"),
+        ("/v1/jobs", r#"{"id_from":{"content":null}}"#, "id_from"),
+        ("/v1/jobs", r#"{"key_on_failure":{"block":null}}"#, "key_on_failure"),
+        ("/v1/jobs", r#"{"on_unknown":["park"]}"#, "on_unknown"),
+        ("/v1/jobs/bulk", r#"{"filter":{},"action":{"run":null}}"#, "action"),
+        ("/v1/schedules/preview", r#"{"when":"* * * * *","gap":{"skip":null}}"#, "gap"),
+        ("/v1/schedules/preview", r#"{"when":"* * * * *","fold":{"both":null}}"#, "fold"),
+        ("/v1/schedules/preview", r#"{"when":"* * * * *","dialect":{"unix":null}}"#, "dialect"),
+    ];
+    for (path, body, field) in rows {
+        check_row(&api, "POST", path, (body, "invalid-value", field)).await;
+    }
+    api.end().await;
+}
+
+#[tokio::test]
 async fn a_refusal_says_what_to_do_in_words_of_the_api() {
     let api = Api::new().await;
     let rows = [

@@ -19,6 +19,7 @@ use super::object::Object;
 use super::payload::PayloadIn;
 use super::retry::RetryIn;
 use super::target::TargetIn;
+use super::word::word_or_none;
 use crate::http::errors::Problem;
 use crate::http::when::{self, Moment};
 
@@ -38,6 +39,7 @@ pub(crate) struct JobIn<'a> {
     #[schema(example = "renew-subscription")]
     id: Option<String>,
     /// How to find the id instead of giving one.
+    #[serde(default, deserialize_with = "word_or_none")]
     id_from: Option<IdFrom>,
     /// When it is due. Now when neither it nor `time` nor `in` is given.
     #[schema(value_type = Option<when::InstantIn>)]
@@ -88,10 +90,13 @@ pub(crate) struct JobIn<'a> {
     keep_result: Option<bool>,
     /// What happens when a job of the same name exists; `replace`, or `keep` with an
     /// Idempotency-Key or an id from content.
+    #[serde(default, deserialize_with = "word_or_none")]
     on_conflict: Option<OnConflictIn>,
     /// What its failure means for the later jobs of its key; `block` when not given.
+    #[serde(default, deserialize_with = "word_or_none")]
     key_on_failure: Option<KeyOnFailureIn>,
     /// What to do when nobody can say how an attempt ended; `retry` when not given.
+    #[serde(default, deserialize_with = "word_or_none")]
     on_unknown: Option<OnUnknownIn>,
 }
 

@@ -14,6 +14,7 @@ pub(crate) mod queue;
 pub(crate) mod retry;
 pub(crate) mod schedule;
 pub(crate) mod target;
+pub(crate) mod word;
 
 use hence_core::time::Timestamp;
 use serde::{Serialize, Serializer};

@@ -24,13 +24,16 @@ macro_rules! with_plan {
             #[schema(value_type = TextsIn)]
             pub(crate) when: TextsIn,
             /// The dialect of cron; recognised when not given and not in doubt.
+            #[serde(default, deserialize_with = "crate::http::types::word::word_or_none")]
             pub(crate) dialect: Option<DialectIn>,
             /// The zone of its wall times; the server's when not given.
             #[schema(example = "Europe/Paris")]
             pub(crate) zone: Option<String>,
             /// What happens at a wall time that a clock change leaves out.
+            #[serde(default, deserialize_with = "crate::http::types::word::word_or_none")]
             pub(crate) gap: Option<GapIn>,
             /// What happens at a wall time that comes twice.
+            #[serde(default, deserialize_with = "crate::http::types::word::word_or_none")]
             pub(crate) fold: Option<FoldIn>,
             /// Dates on which it does not tick.
             #[schema(example = json!(["2026-12-25"]))]
