@@ -7,6 +7,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::Stamp;
+use super::names::{FateOut, SkipReasonOut};
 use crate::limits;
 
 /// What became of a tick, or of several consecutive ones.
@@ -25,12 +26,11 @@ pub(crate) struct OccurrenceOut {
     ticks: Option<u64>,
     /// When it was decided.
     decided_at: Stamp,
-    /// `ran`, `late`, `skipped`, `coalesced`, `triggered` or `backfilled`.
-    fate: &'static str,
-    /// Why it was skipped: `misfire`, `overlap`, `backlog`, `paused`, `queue_paused`, `queue_full`
-    /// or `changed`.
+    /// What became of it.
+    fate: FateOut,
+    /// Why it was skipped.
     #[serde(skip_serializing_if = "Option::is_none")]
-    reason: Option<&'static str>,
+    reason: Option<SkipReasonOut>,
     /// How late it was, in milliseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     late_ms: Option<u64>,
@@ -51,9 +51,9 @@ impl From<&OccurrenceRecord> for OccurrenceOut {
             first: several.then(|| record.first.into()),
             ticks: several.then_some(record.count),
             decided_at: record.decided_at.into(),
-            fate: record.fate.as_str(),
+            fate: record.fate.into(),
             reason: match record.fate {
-                Fate::Skipped(reason) => Some(reason.as_str()),
+                Fate::Skipped(reason) => Some(reason.into()),
                 _ => None,
             },
             late_ms: match record.fate {

@@ -3,6 +3,8 @@
 
 use hence_core::effect::Submitted;
 use hence_core::job::{AttemptEnd, JobState, Outcome};
+use hence_core::ledger::{Fate, SkipReason};
+use hence_core::schedule::{Idle, Overlap};
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -75,8 +77,74 @@ named_as! {
     }
 }
 
+named_as! {
+    /// Why a tick was skipped.
+    #[schema(as = SkipReason)]
+    pub(crate) enum SkipReasonOut: SkipReason {
+        Misfire,
+        Overlap,
+        Backlog,
+        Paused,
+        QueuePaused,
+        QueueFull,
+        Changed,
+    }
+}
+
+named_as! {
+    /// Why a schedule does not tick any more, or not now.
+    #[schema(as = Idle)]
+    pub(crate) enum IdleOut: Idle {
+        Paused,
+        Ended,
+        Counted,
+        Exhausted,
+    }
+}
+
+named_as! {
+    /// What becomes of a tick while the job of an earlier one lives.
+    #[schema(as = Overlap)]
+    pub(crate) enum OverlapOut: Overlap {
+        Allow,
+        Skip,
+        QueueOne,
+        QueueAll,
+        Replace,
+    }
+}
+
+/// What became of a tick.
+#[derive(Serialize, ToSchema, Clone, Copy, PartialEq, Eq, Debug)]
+#[serde(rename_all = "snake_case")]
+#[schema(as = Fate)]
+pub(crate) enum FateOut {
+    Ran,
+    Late,
+    Skipped,
+    Coalesced,
+    Triggered,
+    Backfilled,
+}
+
+impl From<Fate> for FateOut {
+    fn from(fate: Fate) -> Self {
+        match fate {
+            Fate::Ran(_) => FateOut::Ran,
+            Fate::Late(..) => FateOut::Late,
+            Fate::Skipped(_) => FateOut::Skipped,
+            Fate::Coalesced => FateOut::Coalesced,
+            Fate::Triggered(_) => FateOut::Triggered,
+            Fate::Backfilled(_) => FateOut::Backfilled,
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use hence_core::id::JobNumber;
+    use hence_core::time::Millis;
+
     use super::*;
 
     #[test]
@@ -100,6 +168,32 @@ mod tests {
             AttemptEnd::Cancelled,
         ] {
             assert_eq!(serde_json::to_value(EndOut::from(end)).unwrap(), end.as_str());
+        }
+        for idle in [Idle::Paused, Idle::Ended, Idle::Counted, Idle::Exhausted] {
+            assert_eq!(serde_json::to_value(IdleOut::from(idle)).unwrap(), idle.as_str());
+        }
+        for overlap in
+            [Overlap::Allow, Overlap::Skip, Overlap::QueueOne, Overlap::QueueAll, Overlap::Replace]
+        {
+            assert_eq!(serde_json::to_value(OverlapOut::from(overlap)).unwrap(), overlap.name());
+        }
+        let (number, late) = (JobNumber(1), Millis::new(1));
+        let mut fates = vec![Fate::Ran(number), Fate::Late(number, late), Fate::Coalesced];
+        fates.extend([Fate::Triggered(number), Fate::Backfilled(number)]);
+        for reason in [
+            SkipReason::Misfire,
+            SkipReason::Overlap,
+            SkipReason::Backlog,
+            SkipReason::Paused,
+            SkipReason::QueuePaused,
+            SkipReason::QueueFull,
+            SkipReason::Changed,
+        ] {
+            assert_eq!(serde_json::to_value(SkipReasonOut::from(reason)).unwrap(), reason.as_str());
+            fates.push(Fate::Skipped(reason));
+        }
+        for fate in fates {
+            assert_eq!(serde_json::to_value(FateOut::from(fate)).unwrap(), fate.as_str());
         }
     }
 }

@@ -128,7 +128,7 @@ pub(crate) enum DialectIn {
 }
 
 /// What happens at a wall time that a clock change leaves out.
-#[derive(Deserialize, ToSchema, Clone, Copy)]
+#[derive(Deserialize, Serialize, ToSchema, Clone, Copy)]
 #[serde(rename_all = "snake_case")]
 #[schema(as = Gap)]
 pub(crate) enum GapIn {
@@ -139,7 +139,7 @@ pub(crate) enum GapIn {
 }
 
 /// What happens at a wall time that comes twice.
-#[derive(Deserialize, ToSchema, Clone, Copy)]
+#[derive(Deserialize, Serialize, ToSchema, Clone, Copy)]
 #[serde(rename_all = "snake_case")]
 #[schema(as = Fold)]
 pub(crate) enum FoldIn {
@@ -162,10 +162,10 @@ pub(crate) struct PreviewOut {
     zone: String,
     /// The release of the zone database that this was computed with.
     zones_version: &'static str,
-    /// `skip` or `after_gap`.
-    gap: &'static str,
-    /// `first`, `second` or `both`.
-    fold: &'static str,
+    /// What happens at a wall time that a clock change leaves out.
+    gap: GapIn,
+    /// What happens at a wall time that comes twice.
+    fold: FoldIn,
     /// The next ticks.
     ticks: Vec<TickOut>,
     /// What would have been a tick before the last of these, and is none.
@@ -248,8 +248,8 @@ impl PreviewOut {
             whens: rhythms.iter().map(WhenOut::from).collect(),
             zone: plan.zone.name().into_owned(),
             zones_version: ZONES_VERSION,
-            gap: plan.gap.name(),
-            fold: plan.fold.name(),
+            gap: plan.gap.into(),
+            fold: plan.fold.into(),
             ticks,
             skipped,
             ends,
@@ -297,12 +297,31 @@ impl From<GapIn> for Gap {
     }
 }
 
+impl From<Gap> for GapIn {
+    fn from(gap: Gap) -> Self {
+        match gap {
+            Gap::Skip => GapIn::Skip,
+            Gap::AfterGap => GapIn::AfterGap,
+        }
+    }
+}
+
 impl From<FoldIn> for Fold {
     fn from(choice: FoldIn) -> Self {
         match choice {
             FoldIn::First => Fold::First,
             FoldIn::Second => Fold::Second,
             FoldIn::Both => Fold::Both,
+        }
+    }
+}
+
+impl From<Fold> for FoldIn {
+    fn from(fold: Fold) -> Self {
+        match fold {
+            Fold::First => FoldIn::First,
+            Fold::Second => FoldIn::Second,
+            Fold::Both => FoldIn::Both,
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use hence_core::id::{Key, ScheduleId};
 use hence_core::schedule::{
-    Backfill, Idle, Misfire, Overlap, Pause, Said, Schedule, ScheduleDraft, ScheduleState,
+    Backfill, Misfire, Overlap, Pause, Said, Schedule, ScheduleDraft, ScheduleState,
 };
 use hence_core::time::Timestamp;
 use hence_core::when::{Dialect, Draft, Reading, Recurrence};
@@ -12,6 +12,7 @@ use utoipa::ToSchema;
 
 use super::Stamp;
 use super::job_in::{JobIn, KeyOnFailureIn, OnUnknownIn};
+use super::names::{IdleOut, OverlapOut};
 use super::object::Object;
 use super::payload::Inline;
 use super::plan::{DialectIn, FoldIn, GapIn, TextsIn, with_plan};
@@ -124,10 +125,10 @@ pub(crate) struct ScheduleOut<'a> {
     /// The zone of its wall times.
     #[schema(example = "Europe/Paris")]
     zone: String,
-    /// `skip` or `after_gap`.
-    gap: &'static str,
-    /// `first`, `second` or `both`.
-    fold: &'static str,
+    /// What happens at a wall time that a clock change leaves out.
+    gap: GapIn,
+    /// What happens at a wall time that comes twice.
+    fold: FoldIn,
     /// Dates on which it does not tick.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     excluded: Vec<String>,
@@ -150,7 +151,7 @@ pub(crate) struct ScheduleOut<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     grace: Option<String>,
     /// What becomes of a tick while the job of an earlier one lives.
-    overlap: &'static str,
+    overlap: OverlapOut,
     /// Jobs are due within this time after their tick.
     #[serde(skip_serializing_if = "Option::is_none")]
     spread: Option<String>,
@@ -175,9 +176,9 @@ pub(crate) struct ScheduleOut<'a> {
     /// Its next ticks; not in lists.
     #[serde(skip_serializing_if = "Option::is_none")]
     next: Option<Vec<Stamp>>,
-    /// Why it has no next tick: `paused`, `ended`, `counted` or `exhausted`.
+    /// Why it has no next tick.
     #[serde(skip_serializing_if = "Option::is_none")]
-    idle: Option<&'static str>,
+    idle: Option<IdleOut>,
     /// The last tick that was accounted for.
     #[serde(skip_serializing_if = "Option::is_none")]
     last_at: Option<Stamp>,
@@ -304,8 +305,8 @@ impl<'a> ScheduleOut<'a> {
                 .find_map(|Said { dialect, .. }| *dialect)
                 .map(Dialect::name),
             zone: plan.zone.name().into_owned(),
-            gap: plan.gap.name(),
-            fold: plan.fold.name(),
+            gap: plan.gap.into(),
+            fold: plan.fold.into(),
             excluded: plan.excluded.iter().map(ToString::to_string).collect(),
             holidays: plan.holidays.len(),
             start: plan.start.map(Stamp),
@@ -313,7 +314,7 @@ impl<'a> ScheduleOut<'a> {
             count: plan.count,
             misfire: schedule.misfire.to_string(),
             grace: schedule.grace.map(when::span_text),
-            overlap: schedule.overlap.name(),
+            overlap: schedule.overlap.into(),
             spread: spread.map(when::span_text),
             ledger_retention: when::span_text(schedule.ledger_retention),
             paused: schedule.paused.is_some(),
@@ -323,7 +324,7 @@ impl<'a> ScheduleOut<'a> {
             next_at_ms: progress.next_at.map(Timestamp::as_millis),
             next_due_at: state.next_due().map(Stamp),
             next: None,
-            idle: progress.idle.map(Idle::as_str),
+            idle: progress.idle.map(Into::into),
             last_at: progress.last_at.map(Stamp),
             ticked: progress.ticked,
             fired: progress.fired,
