@@ -143,6 +143,34 @@ pub enum Change {
     },
 }
 
+impl Change {
+    /// About how many bytes it takes to write it down: what it carries for others, and a little
+    /// for itself.
+    pub fn weight(&self) -> usize {
+        let carried = match self {
+            Change::JobPut { job, .. } | Change::JobMoved { job, .. } => job.payload.bytes.len(),
+            Change::JobFinished { job, finish, keep_payload, .. } => {
+                let payload = if *keep_payload { job.payload.bytes.len() } else { 0 };
+                payload + finish.result.as_ref().map_or(0, |result| result.bytes.len())
+            }
+            Change::LeasesGranted { leases, .. } => leases.len() * OWN_WEIGHT,
+            Change::SchedulePut { state } => state.schedule.template.payload.bytes.len(),
+            Change::LeaseExtended { .. }
+            | Change::JobForgotten { .. }
+            | Change::ScheduleAdvanced { .. }
+            | Change::ScheduleRemoved { .. }
+            | Change::OccurrenceRecorded { .. }
+            | Change::LedgerForgotten { .. }
+            | Change::QueuePut { .. }
+            | Change::LetterTaken { .. } => 0,
+        };
+        OWN_WEIGHT + carried
+    }
+}
+
+/// What a fact weighs that carries nothing.
+const OWN_WEIGHT: usize = 128;
+
 /// One job of a batch of leases.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct LeaseGrant {

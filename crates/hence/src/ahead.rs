@@ -17,7 +17,7 @@ use hence_store::{Answer, ShardBatch, Store, StoreError};
 use tokio::sync::Notify;
 
 use crate::clock::Stopwatch;
-use crate::commit::{After, COMMIT_CHANGES_MAX, Committer, Line, Work, passing_trouble};
+use crate::commit::{After, Committer, Line, Work, passing_trouble};
 
 /// Commits under way at once.
 const AHEAD_MAX: usize = 2;
@@ -133,7 +133,7 @@ impl<'a> Way<'a> {
     }
 
     fn has_room(&self) -> bool {
-        self.gathered.as_ref().is_none_or(|work| work.changes.len() < COMMIT_CHANGES_MAX)
+        self.gathered.as_ref().is_none_or(|work| !work.is_full())
     }
 
     fn gather(&mut self, work: Work) {

@@ -26,7 +26,7 @@ use tokio::time::timeout;
 use crate::chance::Chance;
 use crate::client::{Client, Inner, SHARD};
 use crate::clock::{Clock, Stopwatch, SystemClock, Wait};
-use crate::commit::{self, Committer, Line, Over, Patience, Read, Reader, Work};
+use crate::commit::{self, Committer, Line, Over, Patience, Work};
 use crate::dispatch::Dispatch;
 use crate::driver::Driver;
 use crate::error::Error;
@@ -34,6 +34,7 @@ use crate::handler::{Failure, typed};
 use crate::mailbox::{Bell, Mailbox, Message};
 use crate::observe::{Observer, Observers};
 use crate::postman::{Asked, LetterReader, Postman};
+use crate::read::{Read, Reader};
 use crate::tenure;
 use crate::watch::Watchers;
 

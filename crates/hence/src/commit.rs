@@ -5,19 +5,18 @@
 //! written. A few facts with nothing ahead of them and nothing behind are written by the driver
 //! itself: two changes of thread would take longer than the write.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, mpsc};
 use std::time::Duration;
 
-use hence_core::change::{Change, Place};
+use hence_core::change::Change;
 use hence_core::effect::{Answer, Delivery};
-use hence_core::id::{Epoch, JobName, JobNumber, QueueName, ShardId, Token};
-use hence_core::input::Found;
+use hence_core::id::{Epoch, JobNumber, QueueName, ShardId, Token};
 use hence_core::queue::Counts;
 use hence_core::time::Timestamp;
 use hence_fail::{Act, Point, reach};
-use hence_store::{ErrorKind, LedgerRequest, ShardBatch, Store, StoreError, StoredJob};
+use hence_store::{ErrorKind, ShardBatch, Store, StoreError};
 use tokio::sync::oneshot;
 
 use crate::ahead::{self, Crowd};
@@ -29,11 +28,16 @@ use crate::error::Error;
 use crate::mailbox::{LeaseReply, Mailbox, Message, Replies, Reply};
 use crate::observe::{Event, Observers};
 use crate::postman::Round;
+use crate::read::Read;
 use crate::stepped::Step;
 use crate::watch::Watchers;
 
 /// Facts in one commit: bounds the memory of a record, not the speed.
-pub(crate) const COMMIT_CHANGES_MAX: usize = 16_384;
+const COMMIT_CHANGES_MAX: usize = 16_384;
+
+/// Bytes of facts in one commit, about: with what one turn may add, it fits into one segment of the
+/// embedded store, which is there also when the disk is full.
+const COMMIT_BYTES_MAX: usize = 8 * 1024 * 1024;
 
 /// Facts that the driver writes itself when nothing is ahead of them.
 const INLINE_CHANGES_MAX: usize = 256;
@@ -45,6 +49,8 @@ pub(crate) const TRY_AGAIN_AFTER: Duration = Duration::from_millis(100);
 #[derive(Default)]
 pub(crate) struct Work {
     pub(crate) changes: Vec<Change>,
+    /// About how many bytes they come to.
+    pub(crate) bytes: usize,
     pub(crate) counts: BTreeMap<QueueName, Counts>,
     pub(crate) next_number: JobNumber,
     pub(crate) after: Vec<After>,
@@ -89,15 +95,6 @@ pub(crate) enum Behind {
     More,
 }
 
-/// Something to read from the store.
-#[derive(Clone)]
-pub(crate) enum Read {
-    Find(JobName),
-    Load { queue: QueueName, after: Place, limit: usize },
-    Recall(LedgerRequest),
-    Sweep(Timestamp),
-}
-
 impl Work {
     /// Nothing yet, and room for so many facts.
     pub(crate) fn with_room(facts: usize) -> Self {
@@ -113,9 +110,15 @@ impl Work {
         self.changes.is_empty() && self.counts.is_empty() && self.stuck.is_none()
     }
 
+    /// Whether no other work is to be committed with it.
+    pub(crate) fn is_full(&self) -> bool {
+        self.changes.len() >= COMMIT_CHANGES_MAX || self.bytes >= COMMIT_BYTES_MAX
+    }
+
     pub(crate) fn join(&mut self, other: Work) {
         assert!(other.stuck.is_none(), "what is stuck is ahead of everything");
         self.changes.extend(other.changes);
+        self.bytes += other.bytes;
         self.counts.extend(other.counts);
         self.next_number = self.next_number.max(other.next_number);
         self.after.extend(other.after);
@@ -241,8 +244,9 @@ pub(crate) fn run(line: Line, works: &mpsc::Receiver<Work>) {
 /// Works that are to be committed together, and how many they are.
 fn gather(mut work: Work, works: &mpsc::Receiver<Work>) -> (Work, usize) {
     let mut taken = 1;
-    while work.changes.len() < COMMIT_CHANGES_MAX {
-        let Ok(next) = works.try_recv() else { break };
+    while !work.is_full()
+        && let Ok(next) = works.try_recv()
+    {
         work.join(next);
         taken += 1;
     }
@@ -432,161 +436,10 @@ fn end(over: &Over, on_fatal: &OnFatal, error: &StoreError) -> bool {
     false
 }
 
-/// The thread that reads: pages of the window, names, and the sweeping of what is out of date.
-pub(crate) struct Reader {
-    pub(crate) shard: ShardId,
-    pub(crate) store: Arc<dyn Store>,
-    pub(crate) clock: Arc<dyn Clock>,
-    pub(crate) wait: Wait,
-    pub(crate) mailbox: Mailbox,
-    pub(crate) chance: Chance,
-    pub(crate) over: Over,
-    pub(crate) on_fatal: OnFatal,
-    pub(crate) patience: Patience,
-}
-
-/// Finished jobs removed in one sweep.
-const SWEEP_MAX: usize = 10_000;
-
-impl Reader {
-    /// Reads until the committer hangs up.
-    pub(crate) fn run(self, reads: &mpsc::Receiver<Read>) {
-        if let Err(error) = self.work_off(reads) {
-            self.end(&error);
-        }
-    }
-
-    fn end(&self, error: &StoreError) {
-        if self.over.set() {
-            drop(self.mailbox.send(Message::Stop));
-            (self.on_fatal)(error);
-        }
-    }
-
-    fn work_off(&self, reads: &mpsc::Receiver<Read>) -> Result<(), StoreError> {
-        while let Ok(first) = reads.recv() {
-            let mut names = Vec::new();
-            let mut others = Vec::new();
-            for read in std::iter::once(first).chain(reads.try_iter()) {
-                match read {
-                    Read::Find(name) => names.push(name),
-                    Read::Load { .. } | Read::Recall(_) | Read::Sweep(_) => others.push(read),
-                }
-            }
-            if !names.is_empty() {
-                self.find(names)?;
-            }
-            others.into_iter().try_for_each(|read| self.read(read))?;
-        }
-        Ok(())
-    }
-
-    fn find(&self, names: Vec<JobName>) -> Result<(), StoreError> {
-        let now = self.clock.now();
-        let stored =
-            self.patiently(Point::ReadFind, || self.store.get(self.shard, names.clone(), now))?;
-        assert!(stored.len() == names.len(), "one answer for each name");
-        let found = names.into_iter().zip(stored.into_iter().map(|job| job.map(as_found)));
-        drop(self.mailbox.send(Message::Found(found.collect())));
-        Ok(())
-    }
-
-    fn read(&self, read: Read) -> Result<(), StoreError> {
-        match read {
-            Read::Find(name) => self.find(vec![name]),
-            Read::Load { queue, after, limit } => {
-                let page = self.patiently(Point::ReadLoad, || {
-                    self.store.due(self.shard, queue.clone(), after, limit)
-                })?;
-                let more = page.len() >= limit;
-                let jobs = page.into_iter().map(|live| (live.job, live.progress)).collect();
-                drop(self.mailbox.send(Message::Loaded { queue, jobs, more }));
-                Ok(())
-            }
-            Read::Recall(request) => {
-                let records = self.patiently(Point::ReadLoad, || {
-                    self.store.occurrences(self.shard, request.clone())
-                })?;
-                let more = records.len() >= request.limit;
-                let schedule = request.schedule;
-                drop(self.mailbox.send(Message::Recalled { schedule, records, more }));
-                Ok(())
-            }
-            Read::Sweep(now) => {
-                let swept = self
-                    .patiently(Point::ReadSweep, || self.store.sweep(self.shard, now, SWEEP_MAX))?;
-                drop(self.mailbox.send(Message::Swept(swept)));
-                Ok(())
-            }
-        }
-    }
-
-    /// Reads, again and again while the trouble is a passing one.
-    fn patiently<'a, T>(
-        &'a self,
-        point: Point,
-        read: impl Fn() -> hence_store::Answer<'a, T>,
-    ) -> Result<T, StoreError> {
-        loop {
-            match passing_trouble(point).and_then(|()| self.wait.for_answer(read())) {
-                Err(error) if is_passing(&error) && self.is_patient() => {
-                    tracing::warn!(%error, "read failed, trying again");
-                    pause(self.chance.about(TRY_AGAIN_AFTER));
-                }
-                other => return other,
-            }
-        }
-    }
-
-    fn is_patient(&self) -> bool {
-        self.patience == Patience::TryAgain && !self.over.is_set()
-    }
-}
-
-fn is_passing(error: &StoreError) -> bool {
-    error.kind() == ErrorKind::Unavailable
-}
-
-/// The thread that reads, taken one step at a time by whoever has no thread for it.
-pub(crate) struct SteppedReads {
-    pub(crate) reader: Reader,
-    pub(crate) reads: mpsc::Receiver<Read>,
-    /// What could not be read yet, oldest first.
-    pub(crate) stuck: VecDeque<Read>,
-}
-
-impl SteppedReads {
-    /// One read, if there is one.
-    pub(crate) fn step(&mut self) -> Step {
-        self.stuck.extend(self.reads.try_iter());
-        let Some(read) = self.stuck.front() else { return Step::Idle };
-        match self.reader.read(read.clone()) {
-            Ok(()) => {
-                self.stuck.pop_front();
-                Step::Done
-            }
-            Err(error) if is_passing(&error) => Step::Stuck,
-            Err(error) => {
-                self.reader.end(&error);
-                Step::Over
-            }
-        }
-    }
-}
-
 /// A store that cannot be reached for a moment, where a test of faults asks for it.
 pub(crate) fn passing_trouble(point: Point) -> Result<(), StoreError> {
     match reach(point) {
         Act::GoOn | Act::Skip => Ok(()),
         Act::Error => Err(StoreError::new(ErrorKind::Unavailable, point.name())),
-    }
-}
-
-fn as_found(stored: StoredJob) -> Found {
-    match stored {
-        StoredJob::Live(live) => Found::Live(live.job, live.progress),
-        StoredJob::Finished(done) => {
-            Found::Finished(done.job, done.progress, Box::new(done.finish))
-        }
     }
 }

@@ -18,11 +18,12 @@ use tokio::sync::oneshot;
 
 use crate::chance::Chance;
 use crate::clock::Clock;
-use crate::commit::{After, Behind, Line, Read, Work};
+use crate::commit::{After, Behind, Line, Work};
 use crate::error::Error;
 use crate::mailbox::{LeaseCall, LeaseReply, Message, PARTS_MAX, Replies, Reply};
 use crate::observe::{Event, Observers};
 use crate::postman::Round;
+use crate::read::Read;
 
 /// Messages taken in before what they caused is passed on. More would wait for each other: while
 /// these are being written, the next ones are decided upon.
@@ -30,6 +31,9 @@ const TURN_MAX: usize = 256;
 
 /// The same for what they caused, since one message may ask for a thousand things.
 const TURN_EFFECTS_MAX: usize = 512;
+
+/// The same for the bytes of it: a commit must not become larger than a store can take.
+const TURN_BYTES_MAX: usize = 4 * 1024 * 1024;
 
 /// What was caused by then is a group that is worth its sync: nobody is waited for.
 const GROUP_LARGE: usize = 256;
@@ -150,7 +154,10 @@ impl Driver {
                 return Next::Stop;
             }
             taken += 1;
-            if taken == TURN_MAX || self.shard.effects_waiting() >= TURN_EFFECTS_MAX {
+            if taken == TURN_MAX
+                || self.shard.effects_waiting() >= TURN_EFFECTS_MAX
+                || self.shard.fact_bytes() >= TURN_BYTES_MAX
+            {
                 behind = Behind::More;
                 break;
             }
@@ -197,6 +204,7 @@ impl Driver {
             }
             Message::HandBack(tokens) => {
                 for token in tokens {
+                    self.relieve(now);
                     let how = Nack::Release { delay: Millis::ZERO };
                     let request = Request::Nack { token, reason: None, how, random: 0 };
                     let ticket = self.tickets.issue(Pending::Nobody);
@@ -248,6 +256,7 @@ impl Driver {
         answers.resize_with(count, || None);
         let first = self.tickets.issue(Pending::Many { answers, missing: count, replies });
         for (part, request) in requests.into_iter().enumerate() {
+            self.relieve(now);
             let ticket = Ticket(first.0 + part as u64);
             self.shard.take_in(now, Input::Request { ticket, request });
         }
@@ -262,6 +271,7 @@ impl Driver {
         let (missing, round) = (letters.len(), Round::Clean);
         let first = self.tickets.issue(Pending::Letters { missing, round, done });
         for (part, (id, request)) in letters.into_iter().enumerate() {
+            self.relieve(now);
             let ticket = Ticket(first.0 + part as u64);
             self.shard.take_in(now, Input::Letter { ticket, id, request });
         }
@@ -276,9 +286,18 @@ impl Driver {
         self.shard.take_in(now, Input::Request { ticket, request });
     }
 
+    /// Passes on what is enough for a commit, in the middle of a message that asks for more.
+    fn relieve(&mut self, now: Timestamp) {
+        if self.shard.fact_bytes() >= TURN_BYTES_MAX {
+            // Should that be the end, the end of this turn finds out as well.
+            let _ = self.pass_on(now, Behind::More);
+        }
+    }
+
     /// Passes the shard's wishes on: facts, and behind them what waits for them.
     fn pass_on(&mut self, now: Timestamp, behind: Behind) -> Next {
         let mut work = Work::with_room(self.shard.effects_waiting());
+        work.bytes = self.shard.fact_bytes();
         while let Some(effect) = self.shard.poll_effect() {
             match effect {
                 Effect::Persist(change) => work.changes.push(change),

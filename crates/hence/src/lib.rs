@@ -43,6 +43,7 @@ mod commit;
 mod dispatch;
 mod driver;
 mod mailbox;
+mod read;
 mod tenure;
 mod watch;
 

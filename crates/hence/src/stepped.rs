@@ -14,10 +14,11 @@ use tokio::sync::oneshot;
 use crate::builder::{Builder, Hence, Parts};
 use crate::client::Client;
 use crate::clock::Wait;
-use crate::commit::{Patience, SteppedCommits, SteppedReads, TRY_AGAIN_AFTER};
+use crate::commit::{Patience, SteppedCommits, TRY_AGAIN_AFTER};
 use crate::driver::{Driver, Next};
 use crate::error::Error;
 use crate::mailbox::Message;
+use crate::read::SteppedReads;
 
 /// A Hence whose steps are taken by hand. Dropping it is what a crash is to a [`Hence`].
 #[must_use = "it stops when it is dropped"]

@@ -81,7 +81,7 @@ impl Shard {
         state: &mut ScheduleState,
         budget: &mut usize,
     ) {
-        while *budget > 0 {
+        while self.may_go_on(*budget) {
             let Some(fill) = state.progress.backfill.clone() else { return };
             if !fill.is_under_way() || fill.hold_until > now {
                 return;

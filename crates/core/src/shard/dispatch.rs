@@ -227,7 +227,7 @@ impl Shard {
         }
         self.next_counter += leases.len() as u64;
         let fact = Change::LeasesGranted { first_token, holder, at: now, leases };
-        self.effects.push_back(Effect::Persist(fact));
+        self.persist(fact);
         deliveries
     }
 

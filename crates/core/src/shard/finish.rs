@@ -146,10 +146,9 @@ impl Shard {
 
     /// Settles what an earlier life of this node left under way: nobody saw how it ended.
     pub(super) fn resolve_unknown(&mut self, now: Timestamp) {
-        if self.unresolved.is_empty() {
-            return;
-        }
-        for number in core::mem::take(&mut self.unresolved) {
+        while !self.is_laden()
+            && let Some(number) = self.unresolved.pop()
+        {
             let Some(entry) = self.jobs.get(number) else { continue };
             let Some(lease) = entry.lease.clone() else { continue };
             let (job, crashes) = (Arc::clone(entry.job()), entry.progress.crashes + 1);

@@ -140,12 +140,16 @@ pub struct Shard {
     finds: BTreeMap<JobName, window::Find>,
     /// Letters whose requests were not answered yet.
     letters: BTreeMap<Ticket, LetterId>,
-    /// Running pushes of an earlier life of this node: nobody saw how they ended.
+    /// Running pushes of an earlier life of this node, the oldest last: nobody saw how they ended.
     unresolved: Vec<JobNumber>,
     store_full: bool,
     draining: bool,
 
     effects: VecDeque<Effect>,
+    /// What the facts among them weigh, and from which weight on this call leaves the rest to the
+    /// next one.
+    fact_bytes: usize,
+    fact_bytes_max: usize,
     touched: BTreeSet<usize>,
     stirred: BTreeSet<usize>,
 }
@@ -188,6 +192,8 @@ impl Shard {
             store_full: false,
             draining: false,
             effects: VecDeque::new(),
+            fact_bytes: 0,
+            fact_bytes_max: usize::MAX,
             touched: BTreeSet::new(),
             stirred: BTreeSet::new(),
         };
@@ -211,7 +217,7 @@ impl Shard {
     /// what follows, such as handing out, is then done once for all of it. [`Shard::advance`]
     /// must come after the last.
     pub fn take_in(&mut self, now: Timestamp, input: Input) {
-        self.packs_from = now.plus(index::PACK_AHEAD);
+        self.begin_call(now);
         self.resolve_unknown(now);
         match input {
             Input::Tick => {}
@@ -234,12 +240,13 @@ impl Shard {
 
     /// Does everything that follows from the time and from what was taken in.
     pub fn advance(&mut self, now: Timestamp) {
-        self.packs_from = now.plus(index::PACK_AHEAD);
+        self.begin_call(now);
+        self.resolve_unknown(now);
         let mut budget = ticks::BUDGET;
         loop {
             self.tick_schedules(now, &mut budget);
             while let Some((at, alarm)) = self.alarms.first().copied() {
-                if at > now {
+                if at > now || self.is_laden() {
                     break;
                 }
                 self.alarms.pop_first();
@@ -255,9 +262,33 @@ impl Shard {
         self.wake_workers();
     }
 
+    fn begin_call(&mut self, now: Timestamp) {
+        self.packs_from = now.plus(index::PACK_AHEAD);
+        self.fact_bytes_max = self.fact_bytes + limits::FACT_BYTES_PER_CALL_MAX;
+    }
+
+    /// Whether ticks are acted on that nobody waits for.
+    fn may_go_on(&self, budget: usize) -> bool {
+        budget > 0 && !self.is_laden()
+    }
+
+    /// Whether what is not asked for should wait for the next call.
+    fn is_laden(&self) -> bool {
+        self.fact_bytes >= self.fact_bytes_max
+    }
+
     /// The next thing to be done, until there is none.
     pub fn poll_effect(&mut self) -> Option<Effect> {
-        self.effects.pop_front()
+        let effect = self.effects.pop_front();
+        if let Some(Effect::Persist(change)) = &effect {
+            self.fact_bytes -= change.weight();
+        }
+        effect
+    }
+
+    /// About how many bytes the facts weigh that wait to be polled.
+    pub fn fact_bytes(&self) -> usize {
+        self.fact_bytes
     }
 
     /// How many effects wait to be polled.
@@ -265,8 +296,12 @@ impl Shard {
         self.effects.len()
     }
 
-    /// When [`Input::Tick`] is wanted next, if nothing else happens.
+    /// When [`Input::Tick`] is wanted next, if nothing else happens. At once, if it is past: one
+    /// call does only so much.
     pub fn deadline(&self) -> Option<Timestamp> {
+        if !self.unresolved.is_empty() {
+            return Some(Timestamp::MIN);
+        }
         let alarm = self.alarms.first().map(|(at, _)| *at);
         earlier(alarm, self.schedules_deadline())
     }
@@ -361,7 +396,12 @@ impl Shard {
         if let Change::JobFinished { job, .. } = &change {
             self.note_ended(job);
         }
-        self.effects.push_back(Effect::Persist(change));
+        self.persist(change);
+    }
+
+    fn persist(&mut self, fact: Change) {
+        self.fact_bytes += fact.weight();
+        self.effects.push_back(Effect::Persist(fact));
     }
 
     /// A request that was written into the store: whatever is answered, [`Shard::reply`] sees to
@@ -400,8 +440,8 @@ impl Shard {
                 unresolved.push(entry.number);
             }
         }
-        // The map's own order must not be seen outside.
-        unresolved.sort_unstable();
+        // The map's own order must not be seen outside. The oldest is the last: it is settled first.
+        unresolved.sort_unstable_by(|one, other| other.cmp(one));
         self.unresolved = unresolved;
     }
 

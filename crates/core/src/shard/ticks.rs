@@ -41,7 +41,7 @@ impl Shard {
             return;
         }
         self.compute_anew(budget);
-        while *budget > 0
+        while self.may_go_on(*budget)
             && let Some((at, id)) = self.wakes.first().cloned()
         {
             if at > now {
@@ -61,7 +61,7 @@ impl Shard {
         let mut state = scheduled.state.clone();
         self.forget_records(now, &mut state);
         self.release_waiting(now, &mut state, budget);
-        while *budget > 0
+        while self.may_go_on(*budget)
             && let Some(step) = next_step(&state, now)
         {
             *budget -= 1;
@@ -78,7 +78,7 @@ impl Shard {
 
     /// A new zone database may have moved ticks: they are computed anew from what is accounted for.
     fn compute_anew(&mut self, budget: &mut usize) {
-        while *budget > 0
+        while self.may_go_on(*budget)
             && let Some(id) = self.stale.pop_first()
         {
             *budget -= 1;
@@ -121,7 +121,7 @@ impl Shard {
 
     /// Ticks that waited for the end of a job.
     fn release_waiting(&mut self, now: Timestamp, state: &mut ScheduleState, budget: &mut usize) {
-        while *budget > 0
+        while self.may_go_on(*budget)
             && state.schedule.paused.is_none()
             && state.progress.running.is_none()
             && !state.progress.waiting.is_empty()

@@ -3,6 +3,7 @@
 use hence_core::error::Rejection;
 use hence_core::input::{Input, Nack, Request};
 use hence_core::job::AttemptEnd;
+use hence_core::limits;
 
 use crate::support::draft::{every, handled, pull, push};
 use crate::{tiny, world};
@@ -170,4 +171,22 @@ fn a_running_job_holds_its_key_after_a_crash() {
     world.take_one();
     world.crash();
     assert_eq!(world.take_ids(), [""; 0]);
+}
+
+/// Thousands of large leases that had run out together were one commit, which no store could take:
+/// the process ended, and ended again at every start.
+#[test]
+fn what_time_does_to_many_large_jobs_is_done_in_portions() {
+    let large = "x".repeat(limits::PAYLOAD_BYTES_MAX);
+    let mut world = world();
+    for number in 0..20 {
+        world.put(pull(&format!("pull{number}")).payload(&large));
+        world.put(push(&format!("push{number}")).payload(&large));
+    }
+    assert_eq!((world.take().len(), world.delivered().len()), (20, 20));
+    world.crash();
+    assert_eq!(world.delivered().len(), 20, "those that nobody saw the end of");
+    world.at(100_000_000);
+    world.at(200_000_000);
+    assert_eq!(world.take().len(), 20, "those whose workers are silent");
 }

@@ -25,6 +25,10 @@ use rng::Rng;
 /// What a request is answered with.
 pub(crate) type Reply = Result<Answer, Rejection>;
 
+/// What time may make in one call: a portion before and one after what was taken in, and each may
+/// end with a payload and a result.
+const TICK_BYTES_MAX: usize = 2 * limits::FACT_BYTES_PER_CALL_MAX + 5 * limits::PAYLOAD_BYTES_MAX;
+
 /// An instant, in milliseconds.
 pub(crate) fn at(millis: i64) -> Timestamp {
     Timestamp::from_millis(millis)
@@ -130,12 +134,16 @@ impl World {
 
     /// One call of the shard, and what comes of it.
     fn step(&mut self, input: Input) {
+        let asked = !matches!(input, Input::Tick);
         self.shard.handle(self.now, input);
+        let bytes = self.shard.fact_bytes();
+        assert!(asked || bytes < TICK_BYTES_MAX, "time alone made {bytes} bytes of facts");
         let before = self.effects.len();
         while let Some(effect) = self.shard.poll_effect() {
             self.carry_out(&effect);
             self.effects.push(effect);
         }
+        assert_eq!(self.shard.fact_bytes(), 0, "all were polled");
         let of_ticks =
             |effect: &&Effect| matches!(effect, Effect::Persist(Change::OccurrenceRecorded { .. }));
         let ticks = self.effects[before..].iter().filter(of_ticks).count();

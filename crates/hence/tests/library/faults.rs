@@ -509,3 +509,31 @@ async fn p1_an_end_that_cannot_be_written_does_not_look_like_an_orderly_one() {
         assert_eq!(within(tells.recv()).await, expected, "{kind:?}");
     }
 }
+
+/// A sweep that met a full store ended the process, and the next start met it again.
+#[tokio::test]
+async fn p11_a_sweep_without_room_waits_for_the_next_one() {
+    let store = scripted();
+    let (builder, mut tells) = fatal_calls(Builder::new(store.clone()));
+    let hence = start_on(builder, &Seen::default()).await;
+    let client = hence.client();
+    store.fail_reads(Some(ErrorKind::Full));
+    hence.jump(HOUR).await.expect("it swept, in vain");
+    store.fail_reads(None);
+    client.add(note("after").after(MINUTE)).await.expect("it goes on");
+    within(hence.shutdown(DEADLINE)).await;
+    assert_eq!(within(tells.recv()).await, None);
+}
+
+/// What was asked for at once was one commit, however large: more than a store can take.
+#[tokio::test]
+async fn many_large_jobs_are_several_commits() {
+    let store = scripted();
+    let hence = start_on(Builder::new(store.clone()), &Seen::default()).await;
+    let large = || NewJob::worker().payload(vec![7; 1024 * 1024]);
+    let before = store.commits();
+    let added = hence.client().add_many((0..24).map(|_| large()).collect()).await.unwrap();
+    assert!(added.iter().all(Result::is_ok) && added.len() == 24);
+    let commits = store.commits() - before;
+    assert!((2..=24).contains(&commits), "{commits} commits for 24 MiB");
+}
