@@ -123,7 +123,7 @@ pub(crate) struct RetryFlags {
     /// Lengthen each delay at random by up to so many per cent; 10 when not given and delays grow
     #[arg(long, value_name = "PERCENT")]
     pub(crate) retry_jitter: Option<u8>,
-    /// No attempt is started later than this after the job was first due
+    /// No retry is planned for later than this after the job was first due
     #[arg(long, value_name = "SPAN")]
     pub(crate) retry_max_age: Option<String>,
 }

@@ -233,6 +233,19 @@ pub enum Request {
     },
 }
 
+impl Request {
+    /// How many bytes it carries for others: a payload, or a result.
+    pub fn carried_bytes(&self) -> usize {
+        let carried = match self {
+            Request::Submit(submission) => Some(&submission.spec.payload),
+            Request::Edit { edit, .. } => edit.payload.as_ref(),
+            Request::Ack { result, .. } | Request::Complete { result, .. } => result.as_ref(),
+            _ => None,
+        };
+        carried.map_or(0, |payload| payload.bytes.len())
+    }
+}
+
 /// How a job that was not done goes on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Nack {

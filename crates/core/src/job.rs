@@ -347,13 +347,24 @@ pub struct Finish {
     pub keep_until: Timestamp,
 }
 
+/// Where the id of a job comes from, and so what another job of that id means.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum IdOrigin {
+    /// The producer's choice.
+    Given,
+    /// It was drawn afresh: no other job can have it.
+    Drawn,
+    /// It stands for an idempotency key: another job of it was made by a request with that key.
+    Key,
+}
+
 /// What a producer hands in. [`Submission::check`] holds every rule about it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Submission {
     /// Its full name; the id was drawn by the caller when the producer gave none.
     pub name: JobName,
-    /// Whether the id was drawn afresh: then no other job can have it.
-    pub fresh_id: bool,
+    /// Where its id comes from.
+    pub id_origin: IdOrigin,
     /// When it is to run; the past means at once.
     pub due_at: Timestamp,
     /// What if a job of this name exists.

@@ -8,7 +8,7 @@
 //! use hence_core::effect::Effect;
 //! use hence_core::id::{Epoch, JobId, JobName, QueueName, ShardId, WorkerName};
 //! use hence_core::input::{Input, Request, Ticket};
-//! use hence_core::job::{HttpTarget, JobSpec, OnConflict, Submission, Target};
+//! use hence_core::job::{HttpTarget, IdOrigin, JobSpec, OnConflict, Submission, Target};
 //! use hence_core::shard::{Config, Shard, Snapshot};
 //! use hence_core::time::Timestamp;
 //! # fn main() -> Result<(), hence_core::error::Rejection> {
@@ -20,7 +20,7 @@
 //! // At 1,000 ms, somebody wants a POST at 5,000 ms.
 //! let submission = Submission {
 //!     name: JobName { queue: QueueName::new("mail")?, key: None, id: JobId::new("welcome")? },
-//!     fresh_id: true,
+//!     id_origin: IdOrigin::Drawn,
 //!     due_at: at(5_000),
 //!     on_conflict: OnConflict::Replace,
 //!     spec: JobSpec::new(Target::Http(HttpTarget::post("https://example.com/hook").into())),

@@ -120,8 +120,8 @@ impl RetryPolicy {
         within("retry.cap", self.cap)
     }
 
-    /// Decides what follows `attempt` (from 1), which failed at `now`. `retry_after` is the
-    /// target's wish, a floor under the delay; `random` is any number, for the jitter.
+    /// Decides what follows `attempt` (from 1), which failed at `now`. `retry_after` is a
+    /// floor under the delay; `random` is any number, for the jitter.
     pub fn after_failure(
         &self,
         attempt: u32,
@@ -134,8 +134,7 @@ impl RetryPolicy {
             return Verdict::GiveUp(GiveUp::Attempts);
         }
         let delay = self.jittered(self.delay_after(attempt), random);
-        let floor = retry_after.unwrap_or_default().min(self.cap);
-        let next = now.plus(delay.max(floor));
+        let next = now.plus(delay.max(retry_after.unwrap_or_default()));
         match self.max_age {
             Some(age) if next > scheduled_for.plus(age) => Verdict::GiveUp(GiveUp::Age),
             _ => Verdict::Again(next),
@@ -262,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn retry_after_is_a_floor_cut_by_the_cap() {
+    fn retry_after_is_a_floor_also_above_the_cap() {
         let policy =
             RetryPolicy { cap: Millis::new(500), ..policy(Backoff::Fixed(Millis::new(100))) };
         let at = |wish| {
@@ -270,7 +269,7 @@ mod tests {
         };
         assert_eq!(at(50), Verdict::Again(Timestamp::from_millis(100)));
         assert_eq!(at(300), Verdict::Again(Timestamp::from_millis(300)));
-        assert_eq!(at(9_999), Verdict::Again(Timestamp::from_millis(500)));
+        assert_eq!(at(9_999), Verdict::Again(Timestamp::from_millis(9_999)));
     }
 
     #[test]

@@ -270,6 +270,7 @@ impl Builder {
             chance: self.chance.clone(),
             over: over.clone(),
             on_fatal: Arc::clone(&self.on_fatal),
+            durable_counter: Arc::default(),
         };
         let reader = Reader {
             shard: SHARD,

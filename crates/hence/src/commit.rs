@@ -6,7 +6,7 @@
 //! itself: two changes of thread would take longer than the write.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, mpsc};
 use std::time::Duration;
 
@@ -141,6 +141,8 @@ pub(crate) struct Committer {
     pub(crate) chance: Chance,
     pub(crate) over: Over,
     pub(crate) on_fatal: OnFatal,
+    /// See [`Line::durable_counter`].
+    pub(crate) durable_counter: Arc<AtomicU64>,
 }
 
 /// The way from the driver to the committer, and the committer itself.
@@ -155,6 +157,8 @@ pub(crate) struct Line {
     inline: bool,
     /// Works passed on and not carried out yet.
     ahead: Arc<AtomicUsize>,
+    /// The counter of the last lease that is durable.
+    pub(crate) durable_counter: Arc<AtomicU64>,
     over: Over,
     on_fatal: OnFatal,
 }
@@ -171,9 +175,10 @@ impl Line {
         let (works, inbox) = mpsc::channel();
         let inline = !committer.store.capabilities().shared;
         let (over, on_fatal) = (committer.over.clone(), Arc::clone(&committer.on_fatal));
+        let durable_counter = Arc::clone(&committer.durable_counter);
         let committer = Arc::new(Mutex::new(committer));
         let (ahead, crowd) = (Arc::default(), Arc::default());
-        (Line { committer, works, crowd, inline, ahead, over, on_fatal }, inbox)
+        (Line { committer, works, crowd, inline, ahead, durable_counter, over, on_fatal }, inbox)
     }
 
     /// It is over, because of this, whatever is being committed. Always false: nothing goes on.
@@ -383,6 +388,10 @@ impl Committer {
     pub(crate) fn tell(&self, changes: &[Change], took: Duration) {
         for change in changes {
             self.observers.see(Event::Changed(change));
+            if let Change::LeasesGranted { first_token, leases, .. } = change {
+                let last = first_token.counter + leases.len() as u64 - 1;
+                self.durable_counter.store(last, Ordering::Release);
+            }
         }
         self.observers.see(Event::Committed { changes: changes.len(), took });
         self.watchers.tell(changes);
@@ -393,9 +402,8 @@ impl Committer {
         let mut deliveries = Vec::new();
         for after in after {
             match after {
-                // A caller that has gone does not need its answer.
-                After::Reply(reply, answer) => drop(reply.send(answer)),
-                After::Replies(replies, answers) => drop(replies.send(answers)),
+                After::Reply(reply, answer) => reply.answer(answer),
+                After::Replies(replies, answers) => replies.answer(answers),
                 After::Letters(done, round) => drop(done.send(round)),
                 After::Leased(reply, leased) => self.hand_over(reply, leased, now),
                 // The lease was over before the job could leave: the shard ends it by itself.
@@ -418,14 +426,28 @@ impl Committer {
         self.dispatch.deliver(deliveries);
     }
 
-    /// Gives leased jobs to their worker, or back if it has gone meanwhile.
-    fn hand_over(&self, reply: LeaseReply, leased: Vec<Delivery>, now: Timestamp) {
+    /// Gives leased jobs to their worker; or back, if it has gone meanwhile, or their leases were
+    /// over before they were durable.
+    fn hand_over(&self, reply: LeaseReply, mut leased: Vec<Delivery>, now: Timestamp) {
+        let is_late = |delivery: &Delivery| delivery.lease.until <= now;
+        if leased.iter().any(is_late) {
+            let (late, in_time): (Vec<_>, _) = leased.into_iter().partition(is_late);
+            leased = in_time;
+            self.hand_back(&late);
+        }
         for delivery in &leased {
             self.observers.see(Event::Delivering { delivery, now });
         }
-        let Err(Ok(unwanted)) = reply.send(Ok(leased)) else { return };
-        let tokens = unwanted.iter().map(|delivery| delivery.lease.token).collect();
-        drop(self.mailbox.send(Message::HandBack(tokens)));
+        if let Err(Ok(unwanted)) = reply.send(Ok(leased)) {
+            self.hand_back(&unwanted);
+        }
+    }
+
+    fn hand_back(&self, unwanted: &[Delivery]) {
+        if !unwanted.is_empty() {
+            let tokens = unwanted.iter().map(|delivery| delivery.lease.token).collect();
+            drop(self.mailbox.send(Message::HandBack(tokens)));
+        }
     }
 }
 

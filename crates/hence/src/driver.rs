@@ -4,6 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 
 use hence_core::effect::{Answer, Delivery, Effect};
@@ -141,6 +142,7 @@ impl Driver {
             return Next::Stop;
         }
         self.look_at_pressure(now);
+        self.shard.leases_durable_to(self.line.durable_counter.load(Ordering::Acquire));
         let (mut taken, mut behind) = (0, Behind::Nothing);
         let mut message = first;
         while let Some(one) = message {

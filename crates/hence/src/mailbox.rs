@@ -21,11 +21,14 @@ use crate::postman::Round;
 /// back: a queue that only grows helps nobody.
 const WAITING_MAX: usize = 200_000;
 
+/// Bytes that they may carry: what a store that does not answer makes us hold.
+const WAITING_BYTES_MAX: usize = 256 * 1024 * 1024;
+
 /// Requests in one message: a ticket has room for so many parts.
 pub(crate) const PARTS_MAX: usize = 65_535;
 
-pub(crate) type Reply = oneshot::Sender<Result<Answer, Error>>;
-pub(crate) type Replies = oneshot::Sender<Vec<Result<Answer, Error>>>;
+pub(crate) type Reply = Waiting<Result<Answer, Error>>;
+pub(crate) type Replies = Waiting<Vec<Result<Answer, Error>>>;
 pub(crate) type LeaseReply = oneshot::Sender<Result<Vec<Delivery>, Error>>;
 
 /// Everything the driver can be told.
@@ -78,7 +81,7 @@ pub(crate) struct LeaseCall {
 #[derive(Clone)]
 pub(crate) struct Mailbox {
     messages: mpsc::Sender<Message>,
-    waiting: Arc<AtomicUsize>,
+    taken: Arc<Taken>,
     /// Rung after every message, for a driver that does not wait for them by itself.
     bell: Option<Bell>,
 }
@@ -86,28 +89,49 @@ pub(crate) struct Mailbox {
 /// Says that there is a message.
 pub(crate) type Bell = Arc<dyn Fn() + Send + Sync>;
 
-/// Gives the places of waiting requests back, however the wait ends.
-struct Places<'a> {
-    waiting: &'a AtomicUsize,
-    count: usize,
+/// Whoever waits for an answer, and the places that this takes. They are free when the request is
+/// dealt with, not when its caller gives up: until then it is in memory.
+pub(crate) struct Waiting<T> {
+    reply: oneshot::Sender<T>,
+    _places: Places,
 }
 
-impl Drop for Places<'_> {
+impl<T> Waiting<T> {
+    /// Answers; a caller that has gone does not need it.
+    pub(crate) fn answer(self, answer: T) {
+        drop(self.reply.send(answer));
+    }
+}
+
+/// How many requests wait, and how many bytes they carry.
+#[derive(Default)]
+struct Taken {
+    requests: AtomicUsize,
+    bytes: AtomicUsize,
+}
+
+struct Places {
+    taken: Arc<Taken>,
+    requests: usize,
+    bytes: usize,
+}
+
+impl Drop for Places {
     fn drop(&mut self) {
-        self.waiting.fetch_sub(self.count, Ordering::Relaxed);
+        self.taken.requests.fetch_sub(self.requests, Ordering::Relaxed);
+        self.taken.bytes.fetch_sub(self.bytes, Ordering::Relaxed);
     }
 }
 
 impl Mailbox {
     pub(crate) fn new(bell: Option<Bell>) -> (Self, mpsc::Receiver<Message>) {
         let (messages, inbox) = mpsc::channel();
-        (Mailbox { messages, waiting: Arc::default(), bell }, inbox)
+        (Mailbox { messages, taken: Arc::default(), bell }, inbox)
     }
 
     /// Asks and waits for the answer.
     pub(crate) async fn ask(&self, request: Request) -> Result<Answer, Error> {
-        let _places = self.take_places(1)?;
-        let (reply, answer) = oneshot::channel();
+        let (reply, answer) = self.wait_for(std::slice::from_ref(&request))?;
         self.send(Message::Ask(request, reply))?;
         answer.await.map_err(|_| Error::Stopped)?
     }
@@ -120,8 +144,7 @@ impl Mailbox {
         if requests.is_empty() {
             return Ok(Vec::new());
         }
-        let _places = self.take_places_for(&requests)?;
-        let (reply, answers) = oneshot::channel();
+        let (reply, answers) = self.wait_for(&requests)?;
         self.send(Message::AskMany(requests, reply))?;
         answers.await.map_err(|_| Error::Stopped)
     }
@@ -135,8 +158,7 @@ impl Mailbox {
         if requests.is_empty() {
             return Ok((Vec::new(), self.lease(call, Duration::ZERO).await?));
         }
-        let _places = self.take_places_for(&requests)?;
-        let (replies, answers) = oneshot::channel();
+        let (replies, answers) = self.wait_for(&requests)?;
         let claim = self.claim(|reply| Message::AskAndLease(requests, replies, call, reply))?;
         let answers = answers.await.map_err(|_| Error::Stopped)?;
         Ok((answers, claim.jobs().await?))
@@ -173,20 +195,24 @@ impl Mailbox {
         Ok(())
     }
 
-    fn take_places_for(&self, requests: &[Request]) -> Result<Places<'_>, Error> {
+    /// Places for these requests, if there are any left, and the two ends of the wait.
+    fn wait_for<T>(
+        &self,
+        requests: &[Request],
+    ) -> Result<(Waiting<T>, oneshot::Receiver<T>), Error> {
         if requests.len() > PARTS_MAX {
             return Err(Rejection::too_long("batch", requests.len(), PARTS_MAX).into());
         }
-        self.take_places(requests.len())
-    }
-
-    fn take_places(&self, count: usize) -> Result<Places<'_>, Error> {
-        let before = self.waiting.fetch_add(count, Ordering::Relaxed);
-        let places = Places { waiting: &self.waiting, count };
-        if before + count > WAITING_MAX {
+        let bytes = requests.iter().map(Request::carried_bytes).sum();
+        let (taken, requests) = (Arc::clone(&self.taken), requests.len());
+        let requests_before = taken.requests.fetch_add(requests, Ordering::Relaxed);
+        let bytes_before = taken.bytes.fetch_add(bytes, Ordering::Relaxed);
+        let _places = Places { taken, requests, bytes };
+        if requests_before + requests > WAITING_MAX || bytes_before + bytes > WAITING_BYTES_MAX {
             return Err(Error::Busy);
         }
-        Ok(places)
+        let (reply, answer) = oneshot::channel();
+        Ok((Waiting { reply, _places }, answer))
     }
 }
 

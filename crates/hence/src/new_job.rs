@@ -6,7 +6,7 @@ use bytes::Bytes;
 use hence_core::error::Rejection;
 use hence_core::id::{HandlerName, JobId, JobName, Key, QueueName};
 use hence_core::job::{
-    HttpTarget, JobSpec, KeyOnFailure, OnConflict, OnUnknown, Payload, Submission, Target,
+    HttpTarget, IdOrigin, JobSpec, KeyOnFailure, OnConflict, OnUnknown, Payload, Submission, Target,
 };
 use hence_core::retry::RetryPolicy;
 use hence_core::time::{Millis, Timestamp};
@@ -253,22 +253,40 @@ impl NewJob {
             Due::In(delay) => now.plus(delay),
         };
         let by_digest = self.id == NewId::ContentHash || self.idempotency.is_some();
-        let fresh_id = self.id == NewId::Drawn && self.idempotency.is_none();
-        let id = match (self.id, &self.idempotency) {
-            (NewId::Given(id), _) => id,
-            (NewId::ContentHash, _) => content_id(&self.spec)?,
-            (NewId::Drawn, Some(repeat)) => digest_id("idem-", &[repeat.key.as_bytes()])?,
-            (NewId::Drawn, None) => draw(now),
+        let (id, id_origin) = match (self.id, &self.idempotency) {
+            (NewId::Given(id), _) => (id, IdOrigin::Given),
+            (NewId::ContentHash, _) => (content_id(&self.spec)?, IdOrigin::Given),
+            (NewId::Drawn, Some(repeat)) => {
+                (digest_id("idem-", &[repeat.key.as_bytes()])?, IdOrigin::Key)
+            }
+            (NewId::Drawn, None) => (draw(now), IdOrigin::Drawn),
         };
         let default = if by_digest { OnConflict::Keep } else { OnConflict::Replace };
         Ok(Submission {
             name: JobName { queue: self.queue, key: self.key, id },
-            fresh_id,
+            id_origin,
             due_at,
             on_conflict: self.on_conflict.unwrap_or(default),
             spec: self.spec,
-            fingerprint: self.idempotency.map(|repeat| repeat.fingerprint),
+            fingerprint: self.idempotency.map(|repeat| repeat.of(id_origin)),
         })
+    }
+}
+
+impl Idempotency {
+    /// What tells this request from others for a job of the same name. Where the name does not
+    /// stand for the key, the key is a part of it.
+    fn of(&self, id_origin: IdOrigin) -> u64 {
+        match id_origin {
+            IdOrigin::Key | IdOrigin::Drawn => self.fingerprint,
+            IdOrigin::Given => {
+                let digest = Sha1::new()
+                    .chain_update(self.key.as_bytes())
+                    .chain_update(self.fingerprint.to_be_bytes())
+                    .finalize();
+                digest.iter().take(8).fold(0, |word, byte| word << 8 | u64::from(*byte))
+            }
+        }
     }
 }
 

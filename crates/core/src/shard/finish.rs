@@ -42,6 +42,9 @@ impl Shard {
             Report::Failed { reason, retry_after, permanent } => {
                 let reason = Some(cut_reason(&reason));
                 let end = AttemptEnd::Failed;
+                // The wish of a stranger, within what the producer allows.
+                let cap = self.jobs[number].job().retry.cap;
+                let retry_after = retry_after.map(|wish| wish.min(cap));
                 self.fail(now, number, &Failure { end, reason, retry_after, permanent, random });
             }
             Report::TimedOut => self.time_out(now, number, random),
@@ -50,9 +53,14 @@ impl Shard {
                 self.give_back(now, number, now.plus(delay), None);
             }
             Report::Released => {
-                self.give_back(now, number, now, Some(AttemptEnd::Released));
+                self.give_back(now, number, self.place_of(number), Some(AttemptEnd::Released));
             }
         }
+    }
+
+    /// When it is due, if it goes back to where it was: as if it had not been handed out.
+    fn place_of(&self, number: JobNumber) -> Timestamp {
+        self.jobs[number].progress.due_at
     }
 
     pub(super) fn ack(
@@ -94,7 +102,9 @@ impl Shard {
             }
             Nack::Release { delay } => {
                 check_delay(delay)?;
-                self.give_back(now, number, now.plus(delay), Some(AttemptEnd::Released));
+                let at_once = delay == Millis::ZERO;
+                let due_at = if at_once { self.place_of(number) } else { now.plus(delay) };
+                self.give_back(now, number, due_at, Some(AttemptEnd::Released));
             }
             Nack::Dead => {
                 let (retry_after, permanent) = (None, true);
@@ -131,6 +141,10 @@ impl Shard {
         };
         let token = lease.token;
         self.effects.push_back(Effect::Abandon(token));
+        if token.epoch == self.epoch && token.counter > self.durable_counter {
+            // The store was away for longer than it lasted: it was no attempt.
+            return self.give_back(now, number, self.place_of(number), Some(AttemptEnd::Released));
+        }
         self.time_out(now, number, spread(token));
     }
 

@@ -142,6 +142,8 @@ pub struct Shard {
     letters: BTreeMap<Ticket, LetterId>,
     /// Running pushes of an earlier life of this node, the oldest last: nobody saw how they ended.
     unresolved: Vec<JobNumber>,
+    /// Leases of this ownership with higher counters are not known to be durable: nobody has them.
+    durable_counter: u64,
     store_full: bool,
     draining: bool,
 
@@ -189,6 +191,7 @@ impl Shard {
             finds: BTreeMap::new(),
             letters: BTreeMap::new(),
             unresolved: Vec::new(),
+            durable_counter: u64::MAX,
             store_full: false,
             draining: false,
             effects: VecDeque::new(),
@@ -289,6 +292,12 @@ impl Shard {
     /// About how many bytes the facts weigh that wait to be polled.
     pub fn fact_bytes(&self) -> usize {
         self.fact_bytes
+    }
+
+    /// Says how far leases are durable, for a caller that goes on deciding while facts are being
+    /// written: a lease that nobody was given cannot have been missed by anybody.
+    pub fn leases_durable_to(&mut self, counter: u64) {
+        self.durable_counter = counter;
     }
 
     /// How many effects wait to be polled.

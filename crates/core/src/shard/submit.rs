@@ -10,7 +10,7 @@ use crate::error::Rejection;
 use crate::id::{JobName, QueueName};
 use crate::input::Request;
 use crate::job::{
-    Finish, Job, JobSpec, JobState, JobView, Occurrence, OnConflict, Progress, Submission,
+    Finish, IdOrigin, Job, JobSpec, JobState, JobView, Occurrence, OnConflict, Progress, Submission,
 };
 use crate::limits;
 use crate::time::Timestamp;
@@ -25,29 +25,44 @@ impl Shard {
         if self.draining {
             return Err(Rejection::Draining);
         }
-        if self.store_full {
-            return Err(Rejection::StoreFull);
-        }
-        submission.check(now)?;
-        self.check_queue(&submission.name.queue)
+        submission.check(now)
     }
 
+    /// Whether the queue takes one more job.
     pub(super) fn check_queue(&self, name: &QueueName) -> Result<(), Rejection> {
-        let Some(at) = self.queue_ids.get(name) else {
-            if self.queues.len() >= limits::QUEUES_MAX {
-                return Err(Rejection::TooMany { what: "queues", max: limits::QUEUES_MAX });
-            }
-            return Ok(());
-        };
-        let queue = &self.queues[*at];
-        if queue.settings.paused_in {
-            return Err(Rejection::QueuePaused { queue: name.to_string() });
-        }
-        match queue.settings.pending_max {
-            Some(max) if queue.counts.pending >= max => {
+        self.check_open(name)?;
+        let queue = self.queue_ids.get(name).map(|at| &self.queues[*at]);
+        match queue.and_then(|queue| Some((queue, queue.settings.pending_max?))) {
+            Some((queue, max)) if queue.counts.pending >= max => {
                 Err(Rejection::QueueFull { queue: name.to_string(), max })
             }
             _ => Ok(()),
+        }
+    }
+
+    /// Whether the queue takes jobs at all.
+    fn check_open(&self, name: &QueueName) -> Result<(), Rejection> {
+        match self.queue_ids.get(name) {
+            Some(at) if self.queues[*at].settings.paused_in => {
+                Err(Rejection::QueuePaused { queue: name.to_string() })
+            }
+            None if self.queues.len() >= limits::QUEUES_MAX => {
+                Err(Rejection::TooMany { what: "queues", max: limits::QUEUES_MAX })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether a job can be put in the place of what stands under its name. Asked when it is known
+    /// that one is to be put: whoever only repeats himself is answered in any case.
+    fn check_room(&self, name: &QueueName, standing: Option<&JobView>) -> Result<(), Rejection> {
+        if self.store_full {
+            return Err(Rejection::StoreFull);
+        }
+        match standing {
+            // One goes, one comes.
+            Some(old) if !old.state.is_final() && old.lease.is_none() => self.check_open(name),
+            _ => self.check_queue(name),
         }
     }
 
@@ -58,19 +73,24 @@ impl Shard {
         subject: &Subject,
     ) -> Result<Answer, Rejection> {
         let Some(standing) = self.standing(now, subject) else {
+            self.check_room(&submission.name.queue, None)?;
             return Ok(self.create(now, submission, Submitted::Created, None, None));
         };
-        if let Some(fingerprint) = submission.fingerprint {
-            return if standing.job.fingerprint == Some(fingerprint) {
-                Ok(Answer::Submitted { view: standing, how: Submitted::Kept })
-            } else {
-                Err(Rejection::IdempotencyMismatch)
-            };
+        if submission.fingerprint.is_some() {
+            if standing.job.fingerprint == submission.fingerprint {
+                return Ok(Answer::Submitted { view: standing, how: Submitted::Kept });
+            }
+            if submission.id_origin == IdOrigin::Key {
+                return Err(Rejection::IdempotencyMismatch);
+            }
         }
         match submission.on_conflict {
             OnConflict::Reject => Err(Rejection::JobExists),
             OnConflict::Keep => Ok(Answer::Submitted { view: standing, how: Submitted::Kept }),
-            OnConflict::Replace => Ok(self.replace(now, submission, &standing)),
+            OnConflict::Replace => {
+                self.check_room(&submission.name.queue, Some(&standing))?;
+                Ok(self.replace(now, submission, &standing))
+            }
         }
     }
 

@@ -103,9 +103,13 @@ impl Shard {
     }
 
     pub(super) fn list_leases(&self, limit: usize) -> Answer {
-        let mut numbers: Vec<JobNumber> = self.tokens.values().copied().collect();
-        numbers.sort_unstable();
-        let leases = numbers.into_iter().filter_map(|number| {
+        let end = |number: &JobNumber| {
+            let lease = self.jobs.get(*number)?.lease.as_deref()?;
+            Some((lease.until, *number))
+        };
+        let mut ends: Vec<_> = self.tokens.values().filter_map(end).collect();
+        ends.sort_unstable();
+        let leases = ends.into_iter().filter_map(|(_, number)| {
             let entry = self.jobs.get(number)?;
             let lease = entry.lease.as_deref()?.clone();
             let due_at = entry.progress.due_at;

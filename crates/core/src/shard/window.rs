@@ -15,7 +15,7 @@ use crate::change::Place;
 use crate::effect::Effect;
 use crate::id::{JobName, JobNumber, QueueName};
 use crate::input::{Found, Request, Ticket};
-use crate::job::{Finish, Job, Progress};
+use crate::job::{Finish, IdOrigin, Job, Progress};
 use crate::time::Timestamp;
 
 use super::Shard;
@@ -80,7 +80,7 @@ impl Shard {
             let subject = Subject::Here(number);
             return self.decide(now, ticket, request, subject);
         }
-        if matches!(&request, Request::Submit(submission) if submission.fresh_id) {
+        if matches!(&request, Request::Submit(asked) if asked.id_origin == IdOrigin::Drawn) {
             return self.decide(now, ticket, request, Subject::Absent);
         }
         let find = Find { waiting: alloc::vec![(ticket, request)], disturbed: false };

@@ -6,7 +6,7 @@ use std::fmt;
 
 use hence_core::id::{HandlerName, JobName, QueueName, ScheduleId};
 use hence_core::input::{Nack, Report};
-use hence_core::job::{JobSpec, KeyOnFailure, OnConflict, OnUnknown, Submission, Target};
+use hence_core::job::{IdOrigin, JobSpec, KeyOnFailure, OnConflict, OnUnknown, Submission, Target};
 use hence_core::queue::{QueueSettings, Rate};
 use hence_core::retry::{Backoff, RetryPolicy};
 use hence_core::time::Millis;
@@ -268,7 +268,8 @@ fn submit(rng: &mut Rng, names: &Names) -> Step {
     }
     let name = name(rng, names);
     let due_at = crate::support::at(0);
-    let submission = Submission { name, fresh_id: false, due_at, on_conflict, spec, fingerprint };
+    let id_origin = if rng.one_in(2) { IdOrigin::Key } else { IdOrigin::Given };
+    let submission = Submission { name, id_origin, due_at, on_conflict, spec, fingerprint };
     Step::Submit(submission, due_in)
 }
 

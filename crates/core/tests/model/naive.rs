@@ -482,7 +482,8 @@ impl Model {
         match report {
             Report::Succeeded { .. } => self.succeed(number),
             Report::Failed { retry_after, permanent, .. } => {
-                let retry_after = retry_after.map(|span| span.get() as i64);
+                let cap = self.live(number).spec.retry.cap;
+                let retry_after = retry_after.map(|span| span.min(cap).get() as i64);
                 let (permanent, jitter) = (*permanent, Some(random));
                 self.fail(number, &Failure { retry_after, permanent, jitter }, None);
             }
@@ -494,10 +495,7 @@ impl Model {
                 self.live(number).due = now + 5_000;
                 self.wait_again(number);
             }
-            Report::Released => {
-                self.live(number).due = now;
-                self.wait_again(number);
-            }
+            Report::Released => self.wait_again(number),
         }
     }
 

@@ -3,9 +3,9 @@
 use hence_core::error::Rejection;
 use hence_core::id::{JobId, JobName, JobNumber};
 use hence_core::input::{Edit, Nack, Request};
-use hence_core::job::{JobSpec, KeyOnFailure, OnConflict, Outcome, Submission};
+use hence_core::job::{IdOrigin, JobSpec, KeyOnFailure, OnConflict, Outcome, Submission};
 use hence_core::retry::Backoff;
-use hence_core::time::Timestamp;
+use hence_core::time::{Millis, Timestamp};
 
 use super::naive::{Expected, Job, Life, Model, Schedule};
 
@@ -22,19 +22,33 @@ impl Model {
         if self.draining {
             return Err(Rejection::Draining);
         }
+        Ok(())
+    }
+
+    /// Whether a job may be put under a name.
+    fn check_room(&self, name: &JobName, old: Option<&Job>) -> Result<(), Rejection> {
         if self.full {
             return Err(Rejection::StoreFull);
         }
-        self.check_queue(&submission.name)
+        match old {
+            Some(old) if old.life == Life::Waiting => self.check_open(name),
+            _ => self.check_queue(name),
+        }
+    }
+
+    fn check_open(&self, name: &JobName) -> Result<(), Rejection> {
+        let queue = &name.queue;
+        if self.setting(queue).paused_in {
+            return Err(Rejection::QueuePaused { queue: queue.to_string() });
+        }
+        Ok(())
     }
 
     /// Whether a queue takes a job.
     fn check_queue(&self, name: &JobName) -> Result<(), Rejection> {
+        self.check_open(name)?;
         let queue = &name.queue;
         let settings = self.setting(queue);
-        if settings.paused_in {
-            return Err(Rejection::QueuePaused { queue: queue.to_string() });
-        }
         let pending = |job: &&Job| job.name.queue == *queue && job.life == Life::Waiting;
         let pending = self.jobs.iter().filter(pending).count() as u64;
         match settings.pending_max {
@@ -110,19 +124,25 @@ impl Model {
     }
 
     fn submit(&mut self, submission: &Submission) -> Result<Expected, Rejection> {
-        if let Ok(old) = self.existing(&submission.name) {
+        let old = self.existing(&submission.name).ok();
+        if let Some(old) = &old {
             if submission.fingerprint.is_some() {
-                return if submission.fingerprint == old.fingerprint {
-                    Ok(Expected::Job(old.seen()))
-                } else {
-                    Err(Rejection::IdempotencyMismatch)
-                };
+                if submission.fingerprint == old.fingerprint {
+                    return Ok(Expected::Job(old.seen()));
+                }
+                if submission.id_origin == IdOrigin::Key {
+                    return Err(Rejection::IdempotencyMismatch);
+                }
             }
             match submission.on_conflict {
                 OnConflict::Reject => return Err(Rejection::JobExists),
                 OnConflict::Keep => return Ok(Expected::Job(old.seen())),
-                OnConflict::Replace => self.jobs.retain(|job| job.number != old.number),
+                OnConflict::Replace => {}
             }
+        }
+        self.check_room(&submission.name, old.as_ref())?;
+        if let Some(old) = old {
+            self.jobs.retain(|job| job.number != old.number);
         }
         let due = submission.due_at.as_millis();
         let job = self.create(submission.name.clone(), due, submission.spec.clone());
@@ -284,7 +304,9 @@ impl Model {
                 self.fail(number, &Failure { retry_after, permanent: false, jitter }, None);
             }
             Nack::Release { delay } => {
-                self.live(number).due = self.now + delay.get() as i64;
+                if delay > Millis::ZERO {
+                    self.live(number).due = self.now + delay.get() as i64;
+                }
                 self.wait_again(number);
             }
             Nack::Dead => {
@@ -326,7 +348,7 @@ impl Model {
             }
             (None, None) => 0,
         };
-        let floor = failure.retry_after.unwrap_or(0).min(cap);
+        let floor = failure.retry_after.unwrap_or(0);
         let next = now + (delay + extra).max(floor);
         if retry.max_age.is_some_and(|age| next > job.scheduled_for + age.get() as i64) {
             self.finish(number, Outcome::Dead);

@@ -2,12 +2,13 @@
 
 use hence_core::effect::Answer;
 use hence_core::error::Rejection;
-use hence_core::input::{Nack, Report};
+use hence_core::input::{Nack, Report, Request};
 use hence_core::job::AttemptEnd;
+use hence_core::retry::RetryPolicy;
 
 use crate::support::at;
-use crate::support::draft::{ms, pull, push};
-use crate::support::verbs::ids;
+use crate::support::draft::{every, ms, pull, push};
+use crate::support::verbs::{failed, ids};
 use crate::world;
 
 #[test]
@@ -126,6 +127,59 @@ fn a_push_that_is_given_up_by_its_node_is_sent_again() {
     assert!(second.lease.token > first);
 }
 
+/// It went to the end of its queue: a stop in good order did worse to it than a crash.
+#[test]
+fn a_job_that_is_given_back_at_once_keeps_its_place() {
+    let mut world = world();
+    for (number, id) in ["a", "b", "c"].into_iter().enumerate() {
+        world.put(pull(id).due(number as i64));
+    }
+    world.at(10);
+    let first = world.take_one();
+    world.at(20);
+    world.nack(first.lease.token, Nack::Release { delay: ms(0) }).expect("it runs");
+    assert_eq!(world.take_ids(), ["a", "b", "c"]);
+
+    let mut world = self::world();
+    world.put(push("a").due(5));
+    world.at(10);
+    let token = world.delivery().lease.token;
+    world.at(20);
+    world.report(token, Report::Released);
+    assert_eq!(world.delivery().due_at, at(5));
+}
+
+/// The cap is for the wishes of receivers. A worker says what it wants.
+#[test]
+fn the_delay_of_a_worker_is_not_cut() {
+    let mut world = world();
+    let retry = RetryPolicy { cap: ms(200), ..every(100, 3) };
+    world.put(pull("a").retry(retry.clone()));
+    let token = world.take_one().lease.token;
+    world.nack(token, Nack::Retry { delay: Some(ms(5_000)) }).expect("it runs");
+    world.at(4_999);
+    assert_eq!(world.take_ids(), [""; 0]);
+    world.at(5_000);
+    assert_eq!(world.take_ids(), ["a"]);
+
+    world.put(push("b").retry(retry));
+    let token = world.delivery().lease.token;
+    world.report(token, failed(Some(5_000), false));
+    assert_eq!(world.show("b").expect("it waits").progress.due_at, at(5_200));
+}
+
+#[test]
+fn leases_are_listed_by_their_end() {
+    let mut world = world();
+    for (id, lease) in [("a", 60_000), ("b", 5_000), ("c", 30_000)] {
+        world.put(pull(id));
+        world.lease(&["default"], 1, Some(lease));
+    }
+    let reply = world.call(Request::ListLeases { limit: 2 });
+    let Ok(Answer::Leases(leases)) = reply else { panic!("{reply:?}") };
+    assert_eq!(ids(&leases), ["b", "c"], "those that end next");
+}
+
 #[test]
 fn a_worker_gets_so_many_and_the_rest_stays() {
     let mut world = world();
@@ -165,7 +219,7 @@ fn the_leases_can_be_listed() {
         world.put(pull(id));
     }
     world.lease(&["default"], 2, None);
-    let reply = world.call(hence_core::input::Request::ListLeases { limit: 10 });
+    let reply = world.call(Request::ListLeases { limit: 10 });
     let Ok(Answer::Leases(leases)) = reply else { panic!("{reply:?}") };
     assert_eq!(ids(&leases), ["a", "b"]);
 }

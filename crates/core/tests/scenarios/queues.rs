@@ -5,7 +5,7 @@ use hence_core::effect::{Effect, Notice};
 use hence_core::error::Rejection;
 use hence_core::id::HandlerName;
 use hence_core::input::{Input, Report, Request, Ticket};
-use hence_core::job::{Submission, Target};
+use hence_core::job::{IdOrigin, Submission, Target};
 use hence_core::limits;
 use hence_core::queue::{QueueSettings, Rate};
 use hence_core::shard::Config;
@@ -61,7 +61,7 @@ fn a_queue_runs_so_many_at_once() {
 fn what_was_taken_in_together_is_handed_out_together() {
     let mut world = world();
     for (id, ticket) in [("a", 1), ("b", 2), ("c", 3)] {
-        let submission = Submission { fresh_id: true, ..push(id).0 };
+        let submission = Submission { id_origin: IdOrigin::Drawn, ..push(id).0 };
         let request = Request::Submit(Box::new(submission));
         world.shard.take_in(world.now, Input::Request { ticket: Ticket(ticket), request });
     }

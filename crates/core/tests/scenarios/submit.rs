@@ -5,6 +5,7 @@ use hence_core::effect::{Effect, Submitted};
 use hence_core::error::Rejection;
 use hence_core::input::{Input, Nack, Request};
 use hence_core::limits;
+use hence_core::queue::QueueSettings;
 use hence_core::shard::Config;
 use hence_core::time::Timestamp;
 
@@ -148,6 +149,50 @@ fn an_idempotency_key_means_the_same_request() {
         }
         let other = world.submit(new().fingerprint(2));
         assert_eq!(other, Err(Rejection::IdempotencyMismatch), "{standing}");
+    }
+}
+
+/// With a key, `on_conflict` was ignored, and every other request for the id was refused for the
+/// use of a key that nobody had used.
+#[test]
+fn an_idempotency_key_beside_an_id_is_about_repetition_only() {
+    let mut world = tiny(2);
+    world.put(pull("a").due(1_000));
+    let keyed = |fingerprint| pull("a").due(1_000).fingerprint_beside_id(fingerprint);
+    assert_eq!(world.submit(keyed(1)), Ok(Submitted::Replaced));
+    assert_eq!(world.submit(keyed(1)), Ok(Submitted::Kept), "the same request");
+    assert_eq!(world.submit(keyed(2).reject()), Err(Rejection::JobExists));
+    assert_eq!(world.submit(keyed(2).keep()), Ok(Submitted::Kept));
+    assert_eq!(world.submit(keyed(2)), Ok(Submitted::Replaced), "another one");
+}
+
+/// The job that was accepted may itself be what fills the queue: its producer, who did not hear of
+/// it and repeats himself, was told that it was not.
+#[test]
+fn whoever_repeats_himself_is_answered_though_there_is_no_room() {
+    let prepare: [(&str, fn(&mut World)); 3] = [
+        ("full", |world| {
+            let full = QueueSettings { pending_max: Some(1), ..QueueSettings::default() };
+            world.settings("default", full);
+        }),
+        ("paused", |world| {
+            let paused = QueueSettings { paused_in: true, ..QueueSettings::default() };
+            world.settings("default", paused);
+        }),
+        ("no space", |world| world.feed(Input::StoreFull(true))),
+    ];
+    for (why, prepare) in prepare {
+        let mut world = tiny(2);
+        world.put(pull("a").due(1_000).fingerprint(7));
+        prepare(&mut world);
+        let again = |draft: Draft| draft.due(1_000);
+        assert!(world.submit(again(pull("b"))).is_err(), "{why}");
+        assert_eq!(world.submit(again(pull("a").fingerprint(7))), Ok(Submitted::Kept), "{why}");
+        assert_eq!(world.submit(again(pull("a").keep())), Ok(Submitted::Kept), "{why}");
+        let rejected = world.submit(again(pull("a").reject()));
+        assert_eq!(rejected, Err(Rejection::JobExists), "{why}");
+        let replaced = world.submit(again(pull("a")));
+        assert_eq!(replaced.is_ok(), why == "full", "{why}: one goes, one comes: {replaced:?}");
     }
 }
 

@@ -4,7 +4,7 @@
 use bytes::Bytes;
 use hence_core::id::{HandlerName, JobId, JobName, Key, QueueName};
 use hence_core::job::{
-    HttpTarget, JobSpec, KeyOnFailure, OnConflict, OnUnknown, Payload, Submission, Target,
+    HttpTarget, IdOrigin, JobSpec, KeyOnFailure, OnConflict, OnUnknown, Payload, Submission, Target,
 };
 use hence_core::retry::{Backoff, RetryPolicy};
 use hence_core::time::Millis;
@@ -60,7 +60,7 @@ pub(crate) fn handled(text: &str) -> Draft {
 fn draft(text: &str, target: Target) -> Draft {
     Draft(Submission {
         name: name(text),
-        fresh_id: false,
+        id_origin: IdOrigin::Given,
         due_at: at(0),
         on_conflict: OnConflict::Replace,
         spec: JobSpec { retry: every(100, 3), ..JobSpec::new(target) },
@@ -75,7 +75,7 @@ impl Draft {
     }
 
     pub(crate) fn fresh(mut self) -> Draft {
-        self.0.fresh_id = true;
+        self.0.id_origin = IdOrigin::Drawn;
         self
     }
 
@@ -90,6 +90,13 @@ impl Draft {
     }
 
     pub(crate) fn fingerprint(mut self, fingerprint: u64) -> Draft {
+        self.0.fingerprint = Some(fingerprint);
+        self.0.id_origin = IdOrigin::Key;
+        self
+    }
+
+    /// The same, though the id is the producer's choice.
+    pub(crate) fn fingerprint_beside_id(mut self, fingerprint: u64) -> Draft {
         self.0.fingerprint = Some(fingerprint);
         self
     }

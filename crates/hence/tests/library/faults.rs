@@ -537,3 +537,28 @@ async fn many_large_jobs_are_several_commits() {
     let commits = store.commits() - before;
     assert!((2..=24).contains(&commits), "{commits} commits for 24 MiB");
 }
+
+/// Whoever gave up left his request behind and his place: memory grew with every try.
+#[tokio::test]
+async fn p11_requests_whose_callers_gave_up_keep_their_places() {
+    let store = scripted();
+    let hence = start_on(Builder::new(store.clone()), &Seen::default()).await;
+    let client = hence.client();
+    let gate = Gate::new();
+    let kept = Arc::clone(&gate);
+    store.plan(move |_| Step::Wait(Arc::clone(&kept)));
+    let first = client.clone();
+    let first = tokio::spawn(async move { first.add(NewJob::worker()).await });
+    gate.arrival().await;
+    let large = || NewJob::worker().payload(vec![7; 1024 * 1024]);
+    for _ in 0..256 {
+        let mut given_up = Box::pin(client.add(large()));
+        assert!(futures::poll!(&mut given_up).is_pending());
+    }
+    let refused = within(client.add(large())).await.unwrap_err();
+    assert!(matches!(refused, Error::Busy) && refused.is_retryable(), "{refused}");
+    gate.open();
+    within(first).await.unwrap().unwrap();
+    hence.settle().await.unwrap();
+    client.add(large()).await.expect("there is room again");
+}

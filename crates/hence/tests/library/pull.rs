@@ -1,6 +1,7 @@
 //! Workers that pull.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::poll;
@@ -10,12 +11,14 @@ use hence::core::error::Rejection;
 use hence::core::input::Nack;
 use hence::core::job::{AttemptEnd, JobState};
 use hence::core::time::Millis;
+use hence::store::MemoryStore;
 use hence::testing::TEST_EPOCH;
-use hence::{Error, NewJob};
+use hence::{Builder, Error, NewJob};
 
+use crate::support::scripted::{Gate, Scripted, Step};
 use crate::support::{
     HOUR, MINUTE, SECOND, Seen, call, ends, every, lease_one, name, patient_call, queue, start,
-    state, text_of, within,
+    start_on, state, text_of, within,
 };
 
 fn stale(answer: Result<(), Error>) -> bool {
@@ -107,7 +110,8 @@ async fn p3_no_job_is_with_two_workers() {
 
 #[tokio::test]
 async fn p3_a_worker_that_goes_away_while_waiting_loses_nothing() {
-    let hence = start(&Seen::default()).await;
+    let store = Scripted::passing(Arc::new(MemoryStore::new(1)));
+    let hence = start_on(Builder::new(store.clone()), &Seen::default()).await;
     let client = hence.client();
     // Gone before the job comes.
     let mut gone = Box::pin(client.lease(patient_call(&["default"], 1)));
@@ -135,8 +139,12 @@ async fn p3_a_worker_that_goes_away_while_waiting_loses_nothing() {
     // Gone after it said what is done and before it looked at what is next.
     client.add_many(vec![work("three"), work("four")]).await.unwrap();
     let done = lease_one(&client, "default").await.lease.token;
+    let gate = Gate::new();
+    let kept = Arc::clone(&gate);
+    store.plan(move |_| Step::Wait(Arc::clone(&kept)));
     let mut gone = Box::pin(client.ack_and_lease(vec![(done, None)], call(&["default"], 1)));
     assert!(poll!(&mut gone).is_pending());
+    gate.open();
     hence.settle().await.unwrap();
     assert_eq!(client.leases(10).await.unwrap().len(), 1, "it is leased to whom is going");
     drop(gone);

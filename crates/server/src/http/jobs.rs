@@ -44,7 +44,8 @@ pub(crate) struct JobsOut<'a> {
 
 /// Lists jobs, page by page.
 ///
-/// Every job that was there all the time appears exactly once, however many come and go meanwhile.
+/// A job that stays as it is appears exactly once, however many come and go meanwhile. One whose
+/// state or time changes between two pages may appear twice, or not at all.
 #[utoipa::path(
     get, path = "/v1/jobs", tag = "jobs", operation_id = "list",
     params(

@@ -250,7 +250,7 @@ impl JobIn<'_> {
     }
 }
 
-/// What to change about a job. What is not given stays.
+/// What to change about a job. What is not given stays; a new time takes the expiry along.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = JobChange)]

@@ -202,7 +202,8 @@ impl<'a> TokenAckIn<'a> {
 pub(crate) struct NackIn {
     /// How it goes on; `retry` when not given.
     how: Option<NackHow>,
-    /// With `retry`: not before this time from now. With `release`: after this time from now.
+    /// With `retry`: not before this time from now. With `release`: after this time from
+    /// now; when not given, at once and at its old place in the queue.
     #[schema(value_type = Option<when::SpanIn>)]
     delay: Option<Moment>,
     /// Why, for people.

@@ -40,7 +40,8 @@ pub(crate) struct RetryIn {
     /// delay that is spelled out.
     #[schema(value_type = Option<when::SpanIn>)]
     cap: Option<Moment>,
-    /// No attempt is started later than this after the job was first due; no bound when not given.
+    /// No retry is planned for later than this after the job was first due; no bound when not
+    /// given.
     #[schema(value_type = Option<when::SpanIn>)]
     max_age: Option<Moment>,
 }
@@ -156,7 +157,7 @@ pub(crate) struct RetryOut {
     jitter_percent: u8,
     /// No delay is longer than this.
     cap: String,
-    /// No attempt is started later than this after the job was first due.
+    /// No retry is planned for later than this after the job was first due.
     #[serde(skip_serializing_if = "Option::is_none")]
     max_age: Option<String>,
 }
