@@ -19,14 +19,17 @@ impl Meter {
         let per_us = rate.per.get().saturating_mul(1_000) as i64;
         let step_us = (per_us / i64::from(rate.count)).max(1);
         let burst_us = step_us.saturating_mul(i64::from(rate.count) - 1);
-        let empty_at_us = self.empty_at_us.max(now_us);
-        if empty_at_us - now_us > burst_us {
+        // By itself a meter never stands further ahead than this: if it does, the rate was another
+        // one or the clock was set back, and it is as full as it can be.
+        let full_us = now_us.saturating_add(burst_us).saturating_add(step_us);
+        self.empty_at_us = self.empty_at_us.clamp(now_us, full_us);
+        if self.empty_at_us - now_us > burst_us {
             // Rounded up: asking again at that instant must succeed.
-            let wait_us = empty_at_us - now_us - burst_us;
+            let wait_us = self.empty_at_us - now_us - burst_us;
             let wait = Millis::new(wait_us.div_euclid(1_000) as u64 + 1);
             return Err(now.plus(wait));
         }
-        self.empty_at_us = empty_at_us.saturating_add(step_us);
+        self.empty_at_us = self.empty_at_us.saturating_add(step_us);
         Ok(())
     }
 }

@@ -16,6 +16,7 @@ mod index;
 mod manage;
 mod packed;
 mod schedules;
+mod set_back;
 mod sorted;
 mod submit;
 mod table;
@@ -127,6 +128,8 @@ pub struct Shard {
     ended_runs: Vec<(ScheduleId, JobNumber)>,
     handlers: BTreeSet<HandlerName>,
     alarms: Sorted<(Timestamp, Alarm)>,
+    /// The time that it was told last.
+    last_now: Timestamp,
 
     /// How many jobs are ready, by lane.
     ready_jobs: [usize; index::LANES],
@@ -183,6 +186,7 @@ impl Shard {
             ended_runs: Vec::new(),
             handlers: BTreeSet::new(),
             alarms: Sorted::default(),
+            last_now: Timestamp::MAX,
             ready_jobs: [0; index::LANES],
             pushes_running: 0,
             handlers_running: 0,

@@ -34,6 +34,7 @@ pub(super) struct Scheduled {
 impl Shard {
     /// Does what is to be done about schedules by now, as far as the budget goes.
     pub(super) fn tick_schedules(&mut self, now: Timestamp, budget: &mut usize) {
+        self.note_time(now);
         self.clear_ended_runs();
         // A clock that was set back must not put ticks off until it has caught up.
         self.ticks_from = self.ticks_from.min(now.plus(NO_ROOM_DELAY));

@@ -149,6 +149,11 @@ impl Model {
     /// Before the shard is called.
     pub(crate) fn begin(&mut self, now: i64, input: &Input) {
         self.before = self.before.max(self.now);
+        if now < self.now {
+            // The clock was set back; starts are as long ago as they were.
+            let by = self.now - now;
+            self.starts.iter_mut().for_each(|(_, at)| *at -= by);
+        }
         self.now = now;
         if std::mem::take(&mut self.just_recovered) {
             self.settle_unknown();

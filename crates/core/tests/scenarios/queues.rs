@@ -95,6 +95,60 @@ fn a_queue_starts_so_many_in_a_time() {
     assert_eq!(world.delivered(), ["d", "e"]);
 }
 
+/// What the old rate had still to wait for was waited for under the new one.
+#[test]
+fn a_new_rate_holds_from_now_on() {
+    let mut world = world();
+    let rate =
+        |count, per| QueueSettings { rate: Some(Rate { count, per: ms(per) }), ..settings() };
+    world.settings("default", rate(1, 3_600_000));
+    for id in ["a", "b", "c"] {
+        world.put(push(id));
+    }
+    assert_eq!(world.delivered(), ["a"]);
+    world.settings("default", rate(100, 1_000));
+    world.run_to(100);
+    assert_eq!(world.delivered(), ["b", "c"]);
+}
+
+/// A queue with a rate stood still until the clock was again where it had been.
+#[test]
+fn a_clock_set_back_does_not_stop_a_queue_with_a_rate() {
+    let mut world = world();
+    let rate = Some(Rate { count: 1, per: ms(1_000) });
+    world.settings("default", QueueSettings { rate, ..settings() });
+    world.at(3_600_000);
+    for draft in [push("a"), push("b"), pull("c"), pull("d")] {
+        world.put(draft);
+    }
+    assert_eq!((world.delivered(), world.take_ids()), (vec!["a".into()], vec![]));
+    world.at(10_000);
+    world.run_to(12_500);
+    assert_eq!(world.delivered(), ["b"]);
+    assert_eq!(world.take_ids(), ["c"]);
+}
+
+/// Who pulls was not told before the clock was again where it had been.
+#[test]
+fn a_clock_set_back_does_not_keep_workers_waiting_for_a_rate() {
+    let mut world = world();
+    let rate = Some(Rate { count: 1, per: ms(60_000) });
+    world.settings("default", QueueSettings { rate, ..settings() });
+    world.at(3_600_000);
+    for draft in [pull("a"), pull("b")] {
+        world.put(draft);
+    }
+    assert_eq!((world.take_ids(), world.take_ids()), (vec!["a".into()], vec![]));
+    world.woken.clear();
+    world.at(10_000);
+    assert_eq!(world.woken.len(), 1, "they ask again, and hear of the new time");
+    assert_eq!(world.take_ids(), [""; 0]);
+    world.woken.clear();
+    world.run_to(71_000);
+    assert_eq!(world.woken.len(), 1);
+    assert_eq!(world.take_ids(), ["b"]);
+}
+
 #[test]
 fn a_full_queue_refuses_and_says_so() {
     let mut world = world();
