@@ -71,13 +71,20 @@ impl Shard {
         if self.draining {
             return;
         }
-        self.dispatch_lane(now, Lane::Push, self.config.pushes_max - self.pushes_running);
-        self.dispatch_lane(now, Lane::Handler, self.config.handlers_max - self.handlers_running);
+        // A full fact may have left some behind, and nothing would call for them.
+        while self.dispatch_lane(now, Lane::Push) == GRANTS_MAX {}
+        while self.dispatch_lane(now, Lane::Handler) == GRANTS_MAX {}
     }
 
-    fn dispatch_lane(&mut self, now: Timestamp, lane: Lane, room: u32) {
+    /// Starts jobs of a lane, as many as one fact may have; says how many.
+    fn dispatch_lane(&mut self, now: Timestamp, lane: Lane) -> usize {
+        let room = match lane {
+            Lane::Push => self.config.pushes_max - self.pushes_running,
+            Lane::Handler => self.config.handlers_max - self.handlers_running,
+            Lane::Pull => 0,
+        };
         if room == 0 || self.ready_jobs[lane as usize] == 0 {
-            return;
+            return 0;
         }
         let mut heads: BTreeSet<(Place, usize)> = BTreeSet::new();
         for at in 0..self.queues.len() {
@@ -93,9 +100,11 @@ impl Shard {
                 Start::Closed => {}
             }
         }
+        let started = grants.leases.len();
         for delivery in self.persist_grants(now, grants) {
             self.effects.push_back(Effect::Deliver(delivery));
         }
+        started
     }
 
     /// A worker asks for jobs.

@@ -196,6 +196,22 @@ fn a_node_pushes_so_many_at_once_earliest_first() {
     assert_eq!(world.delivered(), ["a"]);
 }
 
+/// One fact has so many leases at most; what was left stayed behind until something happened.
+#[test]
+fn a_node_starts_as_many_as_it_may_however_many_those_are() {
+    let mut world = World::new(Config { pushes_max: 10_000, ..config() });
+    world.settings("default", QueueSettings { paused_out: true, ..settings() });
+    for nth in 0..9_000 {
+        let submission = Submission { fresh_id: true, ..push(&format!("j{nth}")).0 };
+        let (ticket, request) = (Ticket(nth + 1), Request::Submit(Box::new(submission)));
+        world.shard.take_in(world.now, Input::Request { ticket, request });
+    }
+    let name = crate::support::draft::queue_name("default");
+    let request = Request::PutQueue { name, settings: settings() };
+    world.shard.handle(world.now, Input::Request { ticket: Ticket(0), request });
+    assert_eq!(world.shard.deliveries_running(), 9_000);
+}
+
 #[test]
 fn handlers_have_a_limit_of_their_own() {
     let mut world = World::new(Config { handlers_max: 1, pushes_max: 1, ..config() });
