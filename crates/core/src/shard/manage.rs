@@ -104,7 +104,7 @@ impl Shard {
         let view = self.pending(now, subject)?;
         let due_at = edit.due_at.unwrap_or(view.progress.due_at);
         check_due(due_at, now)?;
-        let job = edited(&view.job, edit, due_at)?;
+        let job = edited(now, &view.job, edit)?;
         if let Some(expires_at) = job.expires_at
             && expires_at < due_at
         {
@@ -257,13 +257,14 @@ impl Shard {
 }
 
 /// The job with the edit made, checked as if it were new.
-fn edited(job: &Arc<Job>, edit: Edit, due_at: Timestamp) -> Result<Arc<Job>, Rejection> {
+fn edited(now: Timestamp, job: &Arc<Job>, edit: Edit) -> Result<Arc<Job>, Rejection> {
     edit.check()?;
     let mut new = Job::clone(job);
-    if edit.due_at.is_some() {
-        // A new time moves the expiry along, as if the job had been submitted with it.
-        let span = new.expires_at.map(|at| at.since(new.scheduled_for));
-        new.expires_at = span.map(|span| due_at.plus(span));
+    if let Some(due_at) = edit.due_at {
+        // A new time moves the expiry along, as if the job were submitted with it now: a time that
+        // has passed takes nothing from what it has, nor had it at its submission.
+        let began = job.waits_since(job.scheduled_for);
+        new.expires_at = job.expires_at.map(|at| due_at.max(now).plus(at.since(began)));
         new.scheduled_for = due_at;
     }
     new.payload = edit.payload.unwrap_or(new.payload);

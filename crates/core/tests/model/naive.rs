@@ -22,6 +22,7 @@ pub(crate) struct Job {
     pub(crate) name: JobName,
     pub(crate) spec: JobSpec,
     pub(crate) fingerprint: Option<u64>,
+    pub(crate) submitted_at: i64,
     pub(crate) scheduled_for: i64,
     pub(crate) expires_at: Option<i64>,
     pub(crate) due: i64,

@@ -156,6 +156,7 @@ impl Model {
             number: self.next_number,
             name,
             fingerprint: None,
+            submitted_at: self.now,
             scheduled_for: due,
             expires_at: spec.expires_after.map(|span| from + span.get() as i64),
             spec,
@@ -184,8 +185,9 @@ impl Model {
         let mut job = self.pending(name)?;
         if let Some(due_at) = edit.due_at {
             let moved = due_at.as_millis();
-            let span = job.expires_at.map(|at| (at - job.scheduled_for).max(0));
-            job.expires_at = span.map(|span| moved + span);
+            let began = job.scheduled_for.max(job.submitted_at);
+            let span = job.expires_at.map(|at| (at - began).max(0));
+            job.expires_at = span.map(|span| moved.max(self.now) + span);
             job.scheduled_for = moved;
             job.due = moved;
         }

@@ -2,6 +2,7 @@
 
 use hence_core::error::Rejection;
 use hence_core::input::{Edit, Nack};
+use hence_core::queue::QueueSettings;
 
 use crate::support::draft::{every, payload, pull, push};
 use crate::support::verbs::{failed, ids};
@@ -14,6 +15,10 @@ fn refused<T: std::fmt::Debug>(result: Result<T, Rejection>) -> &'static str {
         Err(Rejection::NoSuchJob) => "absent",
         other => panic!("{other:?}"),
     }
+}
+
+fn settings() -> QueueSettings {
+    QueueSettings::default()
 }
 
 fn dead(world: &mut World, id: &str) {
@@ -75,6 +80,30 @@ fn a_job_can_be_moved_both_ways() {
     assert_eq!(world.delivered(), [""; 0]);
     world.at(3_000);
     assert_eq!(world.delivered(), ["a"]);
+}
+
+/// Moved to a time that had passed, a job expired instead of running.
+#[test]
+fn a_job_moved_into_the_past_runs_and_expires_as_if_it_were_new() {
+    // Submitted for the first time, moved to the second, as seen at 100 seconds.
+    let rows = [
+        (500_000, 20_000, 160_000),
+        (500_000, 200_000, 260_000),
+        // It was late when it was submitted: that is no part of the time it has.
+        (10_000, 20_000, 160_000),
+        (10_000, 200_000, 260_000),
+    ];
+    for (due, moved, expires) in rows {
+        let row = format!("due {due}, moved to {moved}");
+        let mut world = world();
+        world.at(100_000).settings("default", QueueSettings { paused_out: true, ..settings() });
+        world.put(pull("a").due(due).expires(60_000));
+        let view = world.move_to("a", moved).expect("it waits");
+        assert_eq!(view.job.expires_at, Some(at(expires)), "{row}");
+        world.settings("default", settings());
+        world.run_to(moved.max(100_000));
+        assert_eq!(world.take_ids(), ["a"], "{row}");
+    }
 }
 
 #[test]
