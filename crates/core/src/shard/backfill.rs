@@ -124,8 +124,9 @@ impl Shard {
     ) -> Backfill {
         let schedule = alloc::sync::Arc::clone(&state.schedule);
         let made = self.recalls.get(&schedule.id).is_some_and(|recall| recall.made.contains(&at));
-        // One that waits will have its job.
-        if made || state.progress.waiting.contains(&at) {
+        // One that waits will have its job. And the ledger may be younger than a job.
+        let waits = state.progress.waiting.contains(&at);
+        if made || waits || self.job_of_tick(&schedule, at).is_some() {
             return Backfill { done: at, kept: fill.kept + 1, ..fill };
         }
         if self.room_for(&schedule).is_err() {

@@ -387,6 +387,21 @@ fn a_backfill_makes_what_was_not_made_and_only_once() {
     assert_eq!(world.disk.live.len(), 5);
 }
 
+/// The ledger goes with its schedule, the job of its tick does not: two were called the same.
+#[test]
+fn a_backfill_leaves_a_job_that_is_still_there_alone() {
+    let mut world = world();
+    world.put_schedule(every_second(|_| {}));
+    world.at(1_000);
+    world.call(Request::RemoveSchedule(schedule_id("s"))).expect("it is there");
+    world.now = at(2_500);
+    world.put_schedule(every_second(|_| {}));
+    backfill(&mut world, 1_000, 2_000, 0).expect("a good range");
+    assert_eq!(ledger(&world), ["2 backfilled"]);
+    let done = world.schedule("s").backfill.expect("there was one");
+    assert_eq!((done.made, done.kept, world.disk.live.len()), (1, 1, 2));
+}
+
 #[test]
 fn a_backfill_goes_on_after_a_crash_at_its_pace() {
     let mut world = tiny(1);
