@@ -49,7 +49,7 @@ impl Shard {
                     }
                 }
                 self.stale.remove(id);
-                self.recalls.remove(id);
+                self.drop_recall(id);
             }
             Change::ScheduleAdvanced { id, progress } => {
                 let Some(scheduled) = self.schedules.get_mut(id) else {

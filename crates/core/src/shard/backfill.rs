@@ -64,14 +64,19 @@ impl Shard {
             return Err(Rejection::invalid("backfill", "is not under way: nothing to cancel"));
         };
         fill.ended_at = Some(now);
-        // An answer that is on its way must not be taken for one to the next backfill.
+        self.drop_recall(id);
+        let (id, progress) = (id.clone(), state.progress.clone());
+        self.change(crate::change::Change::ScheduleAdvanced { id, progress: progress.into() });
+        Ok(Answer::Schedule(Box::new(state)))
+    }
+
+    /// What is known of a ledger is of no use any more. An answer that is on its way must not be
+    /// taken for one to the next backfill.
+    pub(super) fn drop_recall(&mut self, id: &ScheduleId) {
         match self.recalls.get_mut(id) {
             Some(recall) if recall.through.is_none() => recall.stale = true,
             _ => drop(self.recalls.remove(id)),
         }
-        let (id, progress) = (id.clone(), state.progress.clone());
-        self.change(crate::change::Change::ScheduleAdvanced { id, progress: progress.into() });
-        Ok(Answer::Schedule(Box::new(state)))
     }
 
     /// Goes on with a backfill as far as the budget and the pace allow.

@@ -402,6 +402,26 @@ fn a_backfill_leaves_a_job_that_is_still_there_alone() {
     assert_eq!((done.made, done.kept, world.disk.live.len()), (1, 1, 2));
 }
 
+/// The page of the schedule that was took the place of that of the schedule that is.
+#[test]
+fn a_backfill_waits_for_its_own_page_of_the_ledger() {
+    let mut world = world();
+    world.put_schedule(every_second(|s| s.misfire = Misfire::Skip));
+    world.now = at(4_500);
+    world.crash();
+    world.answering = crate::support::Answering::ByHand;
+    backfill(&mut world, 4_000, 4_000, 0).expect("a good range");
+    world.read_all();
+    world.call(Request::RemoveSchedule(schedule_id("s"))).expect("it is there");
+    let asked = world.questions.len();
+    world.put_schedule(every_second(|_| {}));
+    backfill(&mut world, 1_000, 4_000, 0).expect("a good range");
+    assert_eq!(world.questions.len(), asked, "one page at a time");
+    world.answer_all();
+    let done = world.schedule("s").backfill.expect("there was one");
+    assert_eq!((done.made, done.kept), (3, 1));
+}
+
 #[test]
 fn a_backfill_goes_on_after_a_crash_at_its_pace() {
     let mut world = tiny(1);
