@@ -422,6 +422,43 @@ fn a_backfill_waits_for_its_own_page_of_the_ledger() {
     assert_eq!((done.made, done.kept), (3, 1));
 }
 
+fn look(world: &mut World, how: &str) {
+    if how == "down" {
+        world.recover();
+    }
+    world.feed(Input::Tick);
+}
+
+/// Nothing more was made until the clock was again where it had been.
+#[test]
+fn a_clock_set_back_does_not_stop_what_has_a_pace() {
+    for set_back_while in ["up", "down"] {
+        let mut world = world();
+        world.put_schedule(every_second(|s| s.misfire = Misfire::All { pace: ms(300) }));
+        world.now = at(4_200);
+        world.crash();
+        world.now = at(3_300);
+        look(&mut world, set_back_while);
+        world.run_to(3_700);
+        assert_eq!(
+            ledger(&world),
+            ["1 late", "2 late"],
+            "catching up, set back while {set_back_while}"
+        );
+
+        let mut world = crate::world();
+        world.put_schedule(every_second(|s| s.misfire = Misfire::Skip));
+        world.now = at(3_600_000);
+        world.crash();
+        backfill(&mut world, 1_000, 2_000, 1_000).expect("a good range");
+        world.now = at(100_000);
+        look(&mut world, set_back_while);
+        world.run_to(101_000);
+        let filled = ["1 backfilled", "2 backfilled"];
+        assert_eq!(ledger(&world)[2..], filled, "a backfill, set back while {set_back_while}");
+    }
+}
+
 #[test]
 fn a_backfill_goes_on_after_a_crash_at_its_pace() {
     let mut world = tiny(1);
