@@ -254,12 +254,17 @@ impl Client {
         }
     }
 
-    /// Does something to every job that matches, page by page.
+    /// Does something to every job that matches, page by page. What ends while it is under way is
+    /// not meant.
     pub async fn bulk(&self, filter: Filter, action: BulkAction) -> Result<BulkReport, Error> {
         let mut report = BulkReport::default();
         let mut after = None;
+        // Finished jobs come in the order of their ends, so what is done here makes more of them
+        // behind the cursor: a job that is replayed and dies again would be replayed without end.
+        let begun = self.now();
         loop {
-            let page = self.list(filter.clone(), after, limits::PAGE_MAX).await?;
+            let mut page = self.list(filter.clone(), after, limits::PAGE_MAX).await?;
+            page.jobs.retain(|view| view.finish.as_ref().is_none_or(|end| end.at <= begun));
             report.matched += page.jobs.len() as u64;
             let requests = page.jobs.iter().map(|view| bulk_request(action, view)).collect();
             for answer in self.inner.mailbox.ask_many(requests).await? {
@@ -269,7 +274,7 @@ impl Client {
                     Err(error) => return Err(error),
                 }
             }
-            after = page.next;
+            after = page.next.filter(|next| !next.finished || next.at <= begun);
             if after.is_none() {
                 return Ok(report);
             }

@@ -8,14 +8,15 @@ use hence::core::input::{Edit, Nack};
 use hence::core::job::{AttemptEnd, JobState, OnConflict, Payload};
 use hence::core::retry::RetryPolicy;
 use hence::core::time::Millis;
+use hence::handler::Failure;
 use hence::new_job::Idempotency;
 use hence::store::{Filter, Pressure, Tier};
-use hence::testing::{TEST_EPOCH, TestHence};
+use hence::testing::{ManualClock, TEST_EPOCH, TestHence, in_memory};
 use hence::{Client, Error, NewId, NewJob};
 
 use crate::support::{
     HOUR, MINUTE, SECOND, Seen, call, ends, every, lease_one, name, names, note, queue, start,
-    state, text_of,
+    state, text_of, within,
 };
 
 #[tokio::test]
@@ -327,6 +328,26 @@ async fn p5_the_dead_are_kept_and_can_be_replayed_in_bulk() {
     assert!(again.iter().all(|delivery| delivery.lease.attempt == 1), "all attempts anew");
     let counts = client.queue(queue("default")).await.unwrap().counts;
     assert_eq!((counts.dead, counts.died, counts.running), (0, 10, 10));
+}
+
+/// What died again while others were replayed was replayed again, and so on without end.
+#[tokio::test]
+async fn a_bulk_replay_ends_although_they_die_again() {
+    let clock = ManualClock::new(TEST_EPOCH);
+    let time = clock.clone();
+    let builder = in_memory().handler("die", move |(): (), _| {
+        time.advance(Millis::new(1));
+        std::future::ready(Err::<(), _>(Failure::permanent("no")))
+    });
+    let hence = TestHence::start_at(builder.unwrap(), clock).await.unwrap();
+    let client = hence.client();
+    let count = 2_500;
+    let job = NewJob::handler("die").unwrap().json(&()).unwrap();
+    client.add_many(vec![job; count]).await.unwrap();
+    hence.settle().await.unwrap();
+    let filter = Filter { states: vec![JobState::Dead], ..Filter::default() };
+    let report = within(client.bulk(filter, BulkAction::Replay)).await.unwrap();
+    assert_eq!((report.matched, report.done), (count as u64, count as u64));
 }
 
 #[tokio::test]
