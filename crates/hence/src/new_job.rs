@@ -292,11 +292,20 @@ impl Idempotency {
 
 fn content_id(spec: &JobSpec) -> Result<JobId, Rejection> {
     let target = match &spec.target {
-        Target::Http(http) => format!("{} {}", http.method, http.url),
+        Target::Http(http) => http_text(http),
         Target::Worker => "worker".to_owned(),
         Target::Handler(name) => format!("handler {name}"),
     };
     digest_id("sha1-", &[target.as_bytes(), b"\0", &spec.payload.bytes])
+}
+
+/// A request less its body. Without headers it is what it was before they counted: ids stay.
+fn http_text(http: &HttpTarget) -> String {
+    let mut text = format!("{} {}", http.method, http.url);
+    for (name, value) in &http.headers {
+        text.extend(["\n", &name.to_ascii_lowercase(), ": ", value]);
+    }
+    text
 }
 
 fn digest_id(prefix: &str, parts: &[&[u8]]) -> Result<JobId, Rejection> {

@@ -5,7 +5,7 @@ use hence::core::effect::Submitted;
 use hence::core::error::Rejection;
 use hence::core::id::{JobName, WorkerName};
 use hence::core::input::{Edit, Nack};
-use hence::core::job::{AttemptEnd, JobState, OnConflict, Payload};
+use hence::core::job::{AttemptEnd, HttpTarget, JobState, OnConflict, Payload, Target};
 use hence::core::retry::RetryPolicy;
 use hence::core::time::Millis;
 use hence::handler::Failure;
@@ -191,6 +191,36 @@ async fn identical_jobs_collapse_by_their_content() {
     }
     hence.advance(HOUR).await.unwrap();
     assert_eq!(seen.texts(), ["a", "b"]);
+}
+
+/// Two requests that differed in their headers only were one job.
+#[tokio::test]
+async fn jobs_with_other_headers_do_not_collapse() {
+    let hence = start(&Seen::default()).await;
+    let client = hence.client();
+    let job = |method: &str, headers: &[(&str, &str)]| {
+        let (method, url) = (method.to_owned(), "http://localhost/".to_owned());
+        let headers = headers.iter().map(|(name, value)| (name.to_string(), value.to_string()));
+        let target = HttpTarget { method, url, headers: headers.collect() };
+        NewJob { id: NewId::ContentHash, ..NewJob::new(Target::Http(target.into())) }.after(HOUR)
+    };
+    let rows = [
+        (job("POST", &[]), Submitted::Created),
+        (job("PUT", &[]), Submitted::Created),
+        (job("POST", &[("a", "1")]), Submitted::Created),
+        (job("POST", &[("a", "2")]), Submitted::Created),
+        (job("POST", &[("a", "1"), ("b", "1")]), Submitted::Created),
+        (job("POST", &[("A", "1")]), Submitted::Kept),
+        (job("POST", &[]), Submitted::Kept),
+    ];
+    let mut ids = Vec::new();
+    for (nth, (job, expected)) in rows.into_iter().enumerate() {
+        let added = client.add(job).await.unwrap();
+        assert_eq!(added.how, expected, "row {nth}");
+        ids.push(added.view.job.name.id.to_string());
+    }
+    // Without headers it is what it was before they counted.
+    assert_eq!(ids[0], "sha1-1d917d1f33872c04b6ed961ba1b93eb01d00e653");
 }
 
 #[tokio::test]
