@@ -88,9 +88,10 @@ impl Dispatch {
         reach(Point::DispatchSend);
         let report = self.hand_to_target(delivery).await;
         reach(Point::DispatchSent);
-        self.forget(token);
-        // A driver that has stopped counts the attempt as unknown.
+        // A driver that has stopped counts the attempt as unknown. Told first: between the two it
+        // may be given back, and only the first of two reports counts.
         drop(self.mailbox.send(Message::Delivered(token, report)));
+        self.forget(token);
     }
 
     /// Stops a delivery; its outcome does not count any more.
@@ -225,5 +226,38 @@ mod tests {
         assert_eq!(reports(&inbox, 2).await, [(4, true), (5, true)]);
         assert_eq!(*notes.0.lock().unwrap(), [1, 3]);
         assert!(dispatch.lock().by_token.is_empty(), "nothing is left behind");
+    }
+
+    /// Succeeds when it is told to.
+    struct Waits(Arc<tokio::sync::Notify>);
+
+    impl Target for Waits {
+        fn deliver(&self, _delivery: Delivery, _deadline: Instant) -> BoxFuture<'_, Report> {
+            let told = Arc::clone(&self.0);
+            async move {
+                told.notified().await;
+                Report::Succeeded { result: None }
+            }
+            .boxed()
+        }
+    }
+
+    /// A success that was about to be told was given back at a shutdown, and came again.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_success_is_told_before_it_can_be_given_back() {
+        let (mailbox, inbox) = Mailbox::new(None);
+        let told = Arc::new(tokio::sync::Notify::new());
+        let http: Arc<dyn Target> = Arc::new(Waits(Arc::clone(&told)));
+        let dispatch = Dispatch::new(Handle::current(), mailbox, http, Handlers::new());
+        let dispatch = Arc::new(dispatch);
+        dispatch.lock().by_token.insert(token(1), Stage::ToBegin);
+        dispatch.begin(vec![delivery(1)]);
+        // Whoever gives back holds the lock, and so does this test.
+        let running = dispatch.lock();
+        told.notify_one();
+        let told = inbox.recv_timeout(std::time::Duration::from_secs(10));
+        drop(running);
+        let Ok(Message::Delivered(token, report)) = told else { panic!("nothing was told") };
+        assert_eq!((token.counter, report), (1, Report::Succeeded { result: None }));
     }
 }
