@@ -9,7 +9,7 @@ use bytes::Bytes;
 pub use crate::target::{HttpTarget, Target};
 
 use crate::error::Rejection;
-use crate::id::{JobName, JobNumber, Key, ScheduleId, Token, WorkerName};
+use crate::id::{JobName, JobNumber, ScheduleId, Token, WorkerName};
 use crate::limits;
 use crate::retry::RetryPolicy;
 use crate::time::{Millis, Timestamp};
@@ -505,9 +505,4 @@ pub fn cut_reason(reason: &str) -> Arc<str> {
         end -= 1;
     }
     Arc::from(&reason[..end])
-}
-
-/// The (queue, key) of a job that has a key: the scope within which jobs run in order.
-pub fn key_of(job: &Job) -> Option<(&crate::id::QueueName, &Key)> {
-    job.name.key.as_ref().map(|key| (&job.name.queue, key))
 }

@@ -118,15 +118,6 @@ impl Fate {
             Fate::Skipped(_) | Fate::Coalesced => None,
         }
     }
-
-    /// Whether this accounts for ticks of the plan; every tick has exactly one such record. A
-    /// trigger is no tick, and a backfill comes beside the record of its tick.
-    pub const fn accounts(self) -> bool {
-        match self {
-            Fate::Ran(_) | Fate::Late(..) | Fate::Skipped(_) | Fate::Coalesced => true,
-            Fate::Triggered(_) | Fate::Backfilled(_) => false,
-        }
-    }
 }
 
 impl SkipReason {

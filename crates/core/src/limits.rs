@@ -129,8 +129,6 @@ pub const RETENTION_DEFAULT: Millis = Millis::from_secs(3600);
 pub const DEAD_RETENTION_DEFAULT: Millis = Millis::from_secs(30 * 24 * 3600);
 /// Default wait before a job whose handler is not registered is tried again.
 pub const UNREGISTERED_DELAY_DEFAULT: Millis = Millis::from_secs(5);
-/// Default lease of a pulled job when neither worker nor job says otherwise.
-pub const LEASE_DEFAULT: Millis = TIMEOUT_DEFAULT;
 /// Default number of jobs kept in memory.
 pub const WINDOW_JOBS_DEFAULT: usize = 100_000;
 /// Default payload bytes kept in memory.
@@ -142,7 +140,6 @@ pub const HANDLERS_DEFAULT: u32 = 1_024;
 
 const _: () = {
     assert!(SCHEDULE_ID_BYTES_MAX + 1 + 24 <= JOB_ID_BYTES_MAX, "an occurrence's id must fit");
-    assert!(LEASE_MIN.get() < LEASE_DEFAULT.get() && LEASE_DEFAULT.get() <= LEASE_MAX.get());
     assert!(
         (MISFIRE_LAST_MAX as usize) < TICKS_WALKED_MAX,
         "the last ticks of many are found in one step"

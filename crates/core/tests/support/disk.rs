@@ -7,9 +7,7 @@ use std::sync::Arc;
 use hence_core::change::{Change, LeaseGrant, Place};
 use hence_core::id::{JobName, JobNumber, LetterId, QueueName, ScheduleId, Token, WorkerName};
 use hence_core::input::Found;
-use hence_core::job::{
-    AttemptEnd, AttemptRecord, Finish, Job, Lease, Outcome, Payload, Progress, key_of,
-};
+use hence_core::job::{AttemptEnd, AttemptRecord, Finish, Job, Lease, Outcome, Payload, Progress};
 use hence_core::ledger::OccurrenceRecord;
 use hence_core::queue::{Counts, QueueSettings};
 use hence_core::schedule::ScheduleState;
@@ -149,8 +147,12 @@ impl Disk {
         assert_eq!(live.progress.due_at, grant.place.due_at, "it stands where it is taken from");
         assert_eq!(live.job.name.queue, grant.queue, "the queue of the job");
         assert!(live.lease.is_none(), "{}: one consumer at a time", live.job.name);
-        if let Some(key) = key_of(&live.job) {
-            let busy = |other: &&LiveJob| other.lease.is_some() && key_of(&other.job) == Some(key);
+        let JobName { queue, key, .. } = &live.job.name;
+        if key.is_some() {
+            let busy = |other: &&LiveJob| {
+                let name = &other.job.name;
+                other.lease.is_some() && (&name.queue, &name.key) == (queue, key)
+            };
             let other = self.live.values().find(busy);
             assert!(other.is_none(), "{} runs already", other.expect("one").job.name);
         }
