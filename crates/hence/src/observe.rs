@@ -4,8 +4,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use hence_core::change::Change;
+use hence_core::change::{Change, FinishedPlace};
 use hence_core::effect::{Delivery, Notice};
+use hence_core::id::JobNumber;
 use hence_core::job::{AttemptEnd, AttemptRecord, Outcome};
 use hence_core::ledger::{Fate, OccurrenceRecord};
 use hence_core::time::Timestamp;
@@ -96,10 +97,13 @@ fn log(event: Event<'_>) {
 
 fn log_change(change: &Change) {
     match change {
-        Change::JobPut { job, progress, replaces, revives } => tracing::info!(
-            target: "hence::job", job = %job.name, number = job.number.0, due_at = %progress.due_at,
-            replaced = replaces.is_some(), replayed = revives.is_some(), "scheduled"
-        ),
+        Change::JobPut { job, progress, replaces, revives } => {
+            let replayed = is_replay(job.number, *revives);
+            tracing::info!(
+                target: "hence::job", job = %job.name, number = job.number.0,
+                due_at = %progress.due_at, replaced = replaces.is_some(), replayed, "scheduled"
+            );
+        }
         Change::JobMoved { job, progress, ended, .. } => {
             log_attempt(job, ended.as_deref());
             tracing::info!(
@@ -157,6 +161,11 @@ fn log_change(change: &Change) {
     }
 }
 
+/// A new job may take the name of a finished one; only a replayed one has its number.
+fn is_replay(number: JobNumber, revives: Option<FinishedPlace>) -> bool {
+    revives.is_some_and(|old| old.number == number)
+}
+
 fn log_record(record: &OccurrenceRecord) {
     let (schedule, fate) = (&record.schedule, record.fate.as_str());
     match record.fate {
@@ -187,5 +196,24 @@ fn log_attempt(job: &hence_core::job::Job, ended: Option<&AttemptRecord>) {
             token = %attempt.token, took_ms, end = attempt.end.as_str(),
             reason = attempt.reason.as_deref(), "attempt ended"
         );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A new job under the name of one that had ended was logged as replayed.
+    #[test]
+    fn only_a_job_that_has_its_number_again_is_replayed() {
+        let ended = |number| FinishedPlace {
+            outcome: Outcome::Dead,
+            at: Timestamp::EPOCH,
+            number: JobNumber(number),
+        };
+        for (revives, expected) in [(None, false), (Some(ended(6)), false), (Some(ended(7)), true)]
+        {
+            assert_eq!(is_replay(JobNumber(7), revives), expected, "{revives:?}");
+        }
     }
 }
