@@ -233,6 +233,7 @@ impl Shard {
             replaces: None,
             revives: Some(finished_place(&view.job, finish)),
         });
+        self.note_replayed(&job);
         Ok(Answer::Job(JobView {
             job,
             state: JobState::Ready,

@@ -257,6 +257,21 @@ impl Shard {
         }
     }
 
+    /// The job of a tick lives again: it is in the way of the next ones, unless another one is.
+    pub(super) fn note_replayed(&mut self, job: &Job) {
+        let Some(Occurrence { schedule: id, at }) = &job.occurrence else { return };
+        let Some(state) = self.schedules.get(id).map(|scheduled| &scheduled.state) else { return };
+        let (schedule, progress) = (&state.schedule, &state.progress);
+        // One that was triggered has another name, and is in nobody's way.
+        let of_tick = job.name == job_name(schedule, schedule.tick_job(*at));
+        if !of_tick || schedule.overlap == Overlap::Allow || progress.running.is_some() {
+            return;
+        }
+        let running = Some(Run { number: job.number, at: *at });
+        let progress = ScheduleProgress { running, ..progress.clone() };
+        self.change(Change::ScheduleAdvanced { id: id.clone(), progress: progress.into() });
+    }
+
     /// Keeps the order in which schedules are looked at.
     pub(super) fn set_wake(&mut self, id: &ScheduleId) {
         let Some(scheduled) = self.schedules.get(id) else { return };

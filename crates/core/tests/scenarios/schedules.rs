@@ -2,10 +2,12 @@
 
 use hence_core::effect::Answer;
 use hence_core::error::Rejection;
-use hence_core::input::{Input, Request};
+use hence_core::input::{Input, Nack, Request};
 use hence_core::job::{JobSpec, Target};
 use hence_core::ledger::{Fate, SkipReason};
-use hence_core::schedule::{Idle, Misfire, Pause, Schedule, ScheduleCounts, ScheduleState};
+use hence_core::schedule::{
+    Idle, Misfire, Overlap, Pause, Schedule, ScheduleCounts, ScheduleState,
+};
 
 use crate::support::draft::queue_name;
 use crate::support::verbs::{ids, schedule, schedule_id, view};
@@ -320,6 +322,32 @@ fn a_backfill_can_be_cancelled_and_another_one_started() {
         let ticks: Vec<i64> = filled.map(|record| record.last.as_millis()).collect();
         assert_eq!(ticks, [1_000, 2_000, 3_000, 4_000], "the last two had run");
     }
+}
+
+/// The job of a tick that was replayed ran beside those of the next ticks.
+#[test]
+fn a_replayed_job_of_a_tick_is_in_the_way_of_the_next() {
+    let mut world = world();
+    world.put_schedule(Schedule { overlap: Overlap::Skip, ..schedule("s", 1_000, 1_000) });
+    world.at(1_000);
+    let delivery = world.take_one();
+    world.nack(delivery.lease.token, Nack::Dead).expect("it runs");
+    world.replay(delivery.job.name.id.as_str()).expect("it is dead");
+    world.at(2_000);
+    assert_eq!(fates(&world), [(1_000, "ran"), (2_000, "skipped")]);
+    let token = world.take_one().lease.token;
+    world.ack(token).expect("it runs");
+    world.at(3_000);
+    assert_eq!(fates(&world)[2..], [(3_000, "ran")], "it is in the way no more");
+
+    // One that was triggered never was.
+    let name = trigger(&mut world).expect("it is there").job.name.clone();
+    for delivery in world.take() {
+        world.nack(delivery.lease.token, Nack::Dead).expect("it runs");
+    }
+    world.replay(name.id.as_str()).expect("it is dead");
+    world.at(4_000);
+    assert_eq!(fates(&world).last(), Some(&(4_000, "ran")));
 }
 
 #[test]
