@@ -9,14 +9,14 @@ use alloc::vec::Vec;
 
 use crate::effect::{Answer, Effect};
 use crate::error::Rejection;
-use crate::id::ScheduleId;
+use crate::id::{JobName, ScheduleId};
 use crate::ledger::{Fate, OccurrenceRecord};
 use crate::limits;
-use crate::schedule::{Backfill, ScheduleState};
+use crate::schedule::{Backfill, Schedule, ScheduleState};
 use crate::time::{Millis, Timestamp};
 
 use super::Shard;
-use super::ticks::NO_ROOM_DELAY;
+use super::ticks::{NO_ROOM_DELAY, job_name};
 
 /// What is known of the ledger of a schedule that is being backfilled.
 #[derive(Debug, Default)]
@@ -27,6 +27,23 @@ pub(super) struct Recall {
     made: BTreeSet<Timestamp>,
     /// The answer on its way is for a backfill that is no more.
     stale: bool,
+    /// The name that was last looked for in the store.
+    looked: Option<Looked>,
+}
+
+/// Whether a live job has a name; none while the answer is on its way.
+#[derive(Debug)]
+struct Looked {
+    name: JobName,
+    is_taken: Option<bool>,
+}
+
+impl Recall {
+    /// Whether an answer of the store is on its way.
+    fn is_asked(&self) -> bool {
+        let looks = self.looked.as_ref().is_some_and(|looked| looked.is_taken.is_none());
+        self.through.is_none() || looks
+    }
 }
 
 impl Shard {
@@ -96,7 +113,10 @@ impl Shard {
             let next = next.filter(|at| *at <= through.min(fill.until));
             *budget -= 1;
             let fill = match next {
-                Some(at) => self.fill_tick(now, state, at, fill),
+                Some(at) => match self.fill_tick(now, state, at, fill) {
+                    Some(fill) => fill,
+                    None => return,
+                },
                 None => {
                     self.recalls.remove(&state.schedule.id);
                     let ended_at = (through >= fill.until).then_some(now);
@@ -120,28 +140,67 @@ impl Shard {
         None
     }
 
+    /// Deals with one tick; nothing when the store must say something first.
     fn fill_tick(
         &mut self,
         now: Timestamp,
         state: &mut ScheduleState,
         at: Timestamp,
         fill: Backfill,
-    ) -> Backfill {
+    ) -> Option<Backfill> {
         let schedule = alloc::sync::Arc::clone(&state.schedule);
         let made = self.recalls.get(&schedule.id).is_some_and(|recall| recall.made.contains(&at));
         // One that waits will have its job. And the ledger may be younger than a job.
         let waits = state.progress.waiting.contains(&at);
-        if made || waits || self.job_of_tick(&schedule, at).is_some() {
-            return Backfill { done: at, kept: fill.kept + 1, ..fill };
+        if made || waits || self.is_taken(&schedule, at)? {
+            return Some(Backfill { done: at, kept: fill.kept + 1, ..fill });
         }
         if self.room_for(&schedule).is_err() {
-            return Backfill { hold_until: now.plus(NO_ROOM_DELAY), ..fill };
+            return Some(Backfill { hold_until: now.plus(NO_ROOM_DELAY), ..fill });
         }
         // Due now, not then: it must not go ahead of what is waiting already.
         let number = self.make_job(now, &schedule, schedule.tick_job(at), at, now).number;
         state.progress.fired += 1;
         self.record_tick(now, state, at, Fate::Backfilled(number));
-        Backfill { done: at, made: fill.made + 1, hold_until: now.plus(fill.pace), ..fill }
+        let (made, hold_until) = (fill.made + 1, now.plus(fill.pace));
+        Some(Backfill { done: at, made, hold_until, ..fill })
+    }
+
+    /// Whether a live job has the name of a tick's job. Asks the store if the queue has jobs that
+    /// are only there, and says nothing until it has answered.
+    fn is_taken(&mut self, schedule: &Schedule, at: Timestamp) -> Option<bool> {
+        let name = job_name(schedule, schedule.tick_job(at));
+        let is_far = self.queue_ids.get(&name.queue).is_some_and(|at| self.far.contains(at));
+        let is_here = self.named(&name).is_some();
+        if is_here || !is_far {
+            return Some(is_here);
+        }
+        let recall = self.recalls.get_mut(&schedule.id)?;
+        if let Some(looked) = recall.looked.as_ref().filter(|looked| looked.name == name) {
+            return looked.is_taken;
+        }
+        recall.looked = Some(Looked { name: name.clone(), is_taken: None });
+        self.look_for(&name, &schedule.id);
+        None
+    }
+
+    /// The store said whether there is a live job of a name.
+    pub(super) fn looked_up(&mut self, id: &ScheduleId, name: &JobName, is_taken: bool) {
+        let looked = self.recalls.get_mut(id).and_then(|recall| recall.looked.as_mut());
+        if let Some(looked) = looked.filter(|looked| looked.name == *name) {
+            looked.is_taken = Some(is_taken);
+        }
+        self.set_wake(id);
+    }
+
+    /// Something happened to a name: what the store said of it may not hold any more.
+    pub(super) fn doubt_name(&mut self, name: &JobName) {
+        for recall in self.recalls.values_mut() {
+            let is_it = |looked: &Looked| looked.name == *name && looked.is_taken.is_some();
+            if recall.looked.as_ref().is_some_and(is_it) {
+                recall.looked = None;
+            }
+        }
     }
 
     /// A page of the ledger arrived.
@@ -178,7 +237,7 @@ impl Shard {
     pub(super) fn backfill_wake(&self, state: &ScheduleState) -> Option<Timestamp> {
         let fill = state.progress.backfill.as_ref().filter(|fill| fill.is_under_way())?;
         let recall = self.recalls.get(&state.schedule.id);
-        let asked = recall.is_some_and(|recall| recall.through.is_none());
+        let asked = recall.is_some_and(Recall::is_asked);
         (!asked).then_some(fill.hold_until)
     }
 }

@@ -7,7 +7,7 @@ use alloc::sync::Arc;
 use crate::change::Change;
 use crate::effect::{Effect, Notice};
 use crate::error::Rejection;
-use crate::id::{JobId, JobName, JobNumber, ScheduleId};
+use crate::id::{JobId, JobName, ScheduleId};
 use crate::input::{Request, Ticket};
 use crate::job::{Job, Occurrence, Progress};
 use crate::ledger::{Fate, OccurrenceRecord, SkipReason};
@@ -146,7 +146,8 @@ impl Shard {
             self.cancel_run(now, &schedule, run);
         }
         let (id, due_at) = (schedule.tick_job(at), schedule.due_of(at));
-        let standing = self.job_of_tick(&schedule, at);
+        // Of a schedule that was removed and put again at its tick, the job may be there already.
+        let standing = self.named(&job_name(&schedule, id.clone()));
         let number =
             standing.unwrap_or_else(|| self.make_job(now, &schedule, id, at, due_at).number);
         state.progress.fired += 1;
@@ -155,11 +156,6 @@ impl Shard {
         }
         let fate = if missed { Fate::Late(number, now.since(at)) } else { Fate::Ran(number) };
         self.record_tick(now, state, at, fate);
-    }
-
-    /// The job of a tick, if it is there already: of a schedule that was removed and put again.
-    pub(super) fn job_of_tick(&self, schedule: &Schedule, at: Timestamp) -> Option<JobNumber> {
-        self.named(&job_name(schedule, schedule.tick_job(at)))
     }
 
     fn cancel_run(&mut self, now: Timestamp, schedule: &Schedule, run: Run) {
@@ -320,7 +316,7 @@ pub(super) fn advance_to(state: &mut ScheduleState, last: Timestamp, count: u64)
     state.look_ahead();
 }
 
-fn job_name(schedule: &Schedule, id: JobId) -> JobName {
+pub(super) fn job_name(schedule: &Schedule, id: JobId) -> JobName {
     JobName { queue: schedule.queue.clone(), key: schedule.key.clone(), id }
 }
 

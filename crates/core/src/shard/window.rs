@@ -13,7 +13,7 @@ use alloc::vec::Vec;
 
 use crate::change::Place;
 use crate::effect::Effect;
-use crate::id::{JobName, JobNumber, QueueName};
+use crate::id::{JobName, JobNumber, QueueName, ScheduleId};
 use crate::input::{Found, Request, Ticket};
 use crate::job::{Finish, IdOrigin, Job, Progress};
 use crate::time::Timestamp;
@@ -33,6 +33,8 @@ pub(super) struct Loading {
 #[derive(Debug, Default)]
 pub(super) struct Find {
     waiting: Vec<(Ticket, Request)>,
+    /// The schedule whose backfill wants to know whether the name is taken.
+    backfill: Option<ScheduleId>,
     /// The name changed since it was asked for: ask again.
     disturbed: bool,
 }
@@ -83,9 +85,17 @@ impl Shard {
         if matches!(&request, Request::Submit(asked) if asked.id_origin == IdOrigin::Drawn) {
             return self.decide(now, ticket, request, Subject::Absent);
         }
-        let find = Find { waiting: alloc::vec![(ticket, request)], disturbed: false };
+        let find = Find { waiting: alloc::vec![(ticket, request)], ..Find::default() };
         self.finds.insert(name.clone(), find);
         self.effects.push_back(Effect::Find(name.clone()));
+    }
+
+    /// Asks the store about a name for the backfill of a schedule.
+    pub(super) fn look_for(&mut self, name: &JobName, schedule: &ScheduleId) {
+        if !self.finds.contains_key(name) {
+            self.effects.push_back(Effect::Find(name.clone()));
+        }
+        self.finds.entry(name.clone()).or_default().backfill = Some(schedule.clone());
     }
 
     /// The store said what it has under a name.
@@ -98,6 +108,10 @@ impl Shard {
             return;
         }
         let Some(find) = self.finds.remove(name) else { return };
+        if let Some(schedule) = &find.backfill {
+            let is_live = here.is_some() || matches!(found, Some(Found::Live(..)));
+            self.looked_up(schedule, name, is_live);
+        }
         let mut waiting = find.waiting.into_iter();
         if let Some((ticket, request)) = waiting.next() {
             let subject = match (here, found) {
@@ -124,6 +138,7 @@ impl Shard {
         if let Some(find) = self.finds.get_mut(name) {
             find.disturbed = true;
         }
+        self.doubt_name(name);
     }
 
     /// A pending job that is not in memory: keeps it there if the window reaches so far.

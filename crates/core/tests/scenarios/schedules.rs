@@ -9,7 +9,7 @@ use hence_core::schedule::{
     Idle, Misfire, Overlap, Pause, Schedule, ScheduleCounts, ScheduleState,
 };
 
-use crate::support::draft::queue_name;
+use crate::support::draft::{pull, queue_name};
 use crate::support::verbs::{ids, schedule, schedule_id, view};
 use crate::support::{World, at};
 use crate::{tiny, world};
@@ -321,6 +321,35 @@ fn a_backfill_can_be_cancelled_and_another_one_started() {
         let filled = world.disk.occurrences.iter().filter(|r| r.fate.as_str() == "backfilled");
         let ticks: Vec<i64> = filled.map(|record| record.last.as_millis()).collect();
         assert_eq!(ticks, [1_000, 2_000, 3_000, 4_000], "the last two had run");
+    }
+}
+
+/// The job of a tick stands far behind others, and its ledger went with its schedule.
+#[test]
+fn a_backfill_leaves_a_job_beyond_the_window_alone() {
+    for taken in [true, false] {
+        let mut world = tiny(1);
+        world.put(pull("early"));
+        world.put_schedule(schedule("s", 1_000, 1_000));
+        world.at(1_000);
+        let request = Request::RemoveSchedule(schedule_id("s"));
+        world.call(request).expect("it is there");
+        world.now = at(2_500);
+        world.put_schedule(schedule("s", 1_000, 1_000));
+        world.answering = crate::support::Answering::ByHand;
+        let (id, pace) = (schedule_id("s"), hence_core::time::Millis::ZERO);
+        let (from, until) = (at(1_000), at(2_000));
+        world.call(Request::Backfill { id, from, until, pace }).expect("a good range");
+        let of_tick = world.disk.live.values().find(|live| live.job.occurrence.is_some());
+        let name = of_tick.expect("it waits").job.name.clone();
+        if !taken {
+            // It is taken back while its name is being looked for.
+            world.ask(Request::Cancel(name));
+        }
+        world.answer_all();
+        let done = world.schedule("s").backfill.expect("there was one");
+        let expected = if taken { (1, 1, false) } else { (2, 0, false) };
+        assert_eq!((done.made, done.kept, done.is_under_way()), expected, "taken: {taken}");
     }
 }
 
