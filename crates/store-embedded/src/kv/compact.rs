@@ -5,6 +5,7 @@
 //! life, and a burst of writes is not slowed by the size of what is already there.
 
 use std::ops::{Bound, Range};
+use std::sync::Arc;
 
 use hence_fail::{Point, reach};
 
@@ -13,7 +14,7 @@ use super::error::{Error, Result};
 use super::flush::Beneath;
 use super::limits::{RUNS_MAX, RUNS_MERGE_MAX, RUNS_MERGE_MIN};
 use super::state::{State, View, lock};
-use super::table::TableCursor;
+use super::table::{Table, TableCursor};
 use super::table_format::TableMeta;
 use super::table_writer::Expected;
 
@@ -59,12 +60,13 @@ impl State {
             entries_max: inputs.iter().map(|table| table.meta.entries).sum(),
             bytes: inputs.iter().map(|table| table.meta.bytes).sum(),
         };
-        let writer = self.tables.start(self.next_table(), expected)?;
+        // Before space is reserved: an input that cannot be read would leave it reserved.
         let mut cursors: Vec<Box<dyn Cursor + '_>> = Vec::new();
         for table in inputs {
             let cursor = TableCursor::seek(table, None, Direction::Forward, Bound::Unbounded)?;
             cursors.push(Box::new(cursor));
         }
+        let writer = self.tables.start(self.next_table(), expected)?;
         let merge = Merge::new(cursors, Direction::Forward);
         let writer = self.write_merged(merge, writer, beneath)?;
         if self.is_stopping() {
@@ -75,18 +77,14 @@ impl State {
         let last_sequence = inputs.first().map_or(0, |table| table.meta.last_sequence);
         let meta = writer.map(|writer| writer.finish(first_sequence, last_sequence)).transpose()?;
         reach(Point::MergeInstall);
-        self.install_merge(view, runs, meta)?;
+        let output = meta.map(|meta| self.open_table(meta)).transpose()?;
+        let installed = self.install_merge(inputs, output.as_ref());
+        installed.inspect_err(|error| self.discard_if_full(error, output.as_deref()))?;
         Ok(true)
     }
 
-    fn install_merge(
-        &self,
-        view: &View,
-        runs: Range<usize>,
-        meta: Option<TableMeta>,
-    ) -> Result<()> {
-        let inputs = &view.tables[runs];
-        let output = meta.map(|meta| self.open_table(meta)).transpose()?;
+    /// Puts the output in the place of the inputs, and removes those.
+    fn install_merge(&self, inputs: &[Arc<Table>], output: Option<&Arc<Table>>) -> Result<()> {
         let first = inputs[0].meta.id;
         let count = inputs.len();
         self.install(
@@ -99,7 +97,7 @@ impl State {
             |view| {
                 let at = view.tables.iter().position(|table| table.meta.id == first);
                 let at = at.expect("view and manifest hold the same tables");
-                view.tables.splice(at..at + count, output.clone());
+                view.tables.splice(at..at + count, output.cloned());
             },
         )?;
         reach(Point::MergeDone);

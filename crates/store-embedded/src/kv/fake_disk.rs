@@ -27,6 +27,8 @@ pub struct FakeDisk {
 pub enum Faulty {
     /// [`DiskFile::write_at`].
     Write,
+    /// The same, for lack of space.
+    Space,
     /// [`DiskFile::sync_data`].
     Sync,
     /// [`DiskFile::read_at`].
@@ -110,7 +112,8 @@ impl FakeDisk {
         self.state().used()
     }
 
-    /// Calls of this kind on files whose name contains `name` fail with an input/output error.
+    /// Calls of this kind on files whose name contains `name` fail with an input/output error, or
+    /// with a lack of space if that is asked for.
     pub fn fail(&self, what: Faulty, name: &str) {
         self.state().faulty.push((what, name.to_owned()));
     }
@@ -279,7 +282,10 @@ impl State {
         };
         if self.faulty.iter().any(fails) {
             self.failed += 1;
-            return Err(io::Error::from_raw_os_error(5));
+            return Err(match what {
+                Faulty::Space => io::ErrorKind::StorageFull.into(),
+                Faulty::Write | Faulty::Sync | Faulty::Read => io::Error::from_raw_os_error(5),
+            });
         }
         Ok(())
     }
@@ -464,6 +470,7 @@ impl DiskFile for FakeFile {
         let mut state = self.disk.state();
         state.change()?;
         state.check(Faulty::Write, &self.path)?;
+        state.check(Faulty::Space, &self.path)?;
         state.reserve(self.inode, offset + bytes.len() as u64)?;
         state.write(&self.path, self.inode, bytes, offset as usize);
         Ok(())

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use hence_fail::{Point, reach};
 
 use super::cursor::{Cursor, Direction, ItemCursor, Merge};
-use super::error::Result;
+use super::error::{Error, Result};
 use super::manifest::Manifest;
 use super::memtable::Memtable;
 use super::state::{State, View, lock, write};
@@ -38,7 +38,8 @@ impl State {
             None => None,
         };
         reach(Point::FlushInstall);
-        self.install_flush(memtable, table)?;
+        let installed = self.install_flush(memtable, table.clone());
+        installed.inspect_err(|error| self.discard_if_full(error, table.as_deref()))?;
         self.bell.ring();
         Ok(true)
     }
@@ -74,6 +75,17 @@ impl State {
         let table = Table::open(&*self.disk, &self.dir, meta.id, self.segments.store_id)?;
         assert_eq!(table.meta, meta, "a table reads back as it was written");
         Ok(Arc::new(table))
+    }
+
+    /// Removes a new table if the manifest could not name it for lack of space: the next try makes
+    /// another. After any other error it may be named, and stays.
+    pub(super) fn discard_if_full(&self, error: &Error, table: Option<&Table>) {
+        if error.is_full()
+            && let Some(table) = table
+        {
+            // Best effort: open removes what the manifest does not name as well.
+            let _ = self.disk.remove(table.path());
+        }
     }
 
     pub(super) fn next_table(&self) -> u64 {

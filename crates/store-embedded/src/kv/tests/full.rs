@@ -4,6 +4,7 @@ use std::sync::Mutex;
 
 use super::*;
 use crate::kv::Pressure;
+use crate::kv::disk::Disk;
 use crate::kv::fake_disk::Faulty;
 
 #[test]
@@ -71,6 +72,56 @@ fn a_merge_without_space_leaves_everything_as_it_was() {
     assert_eq!(contents(&kv).expect("reads"), states(30)[30]);
     drop(kv);
     let (kv, _) = open(&disk).expect("opens");
+    assert_eq!(contents(&kv).expect("reads"), states(30)[30]);
+}
+
+fn files(disk: &FakeDisk) -> Vec<String> {
+    disk.list(dir()).expect("lists")
+}
+
+/// Each try left a whole table behind that nothing named: the disk only became fuller.
+#[test]
+fn a_table_that_cannot_be_named_for_lack_of_space_is_removed() {
+    type Work = fn(&Kv) -> Result<()>;
+    let rows: [(&str, Work); 2] = [("flush", Kv::flush), ("merge", Kv::compact)];
+    for (what, work) in rows {
+        let disk = FakeDisk::new();
+        let kv = open_new(&disk);
+        run_commits(&kv, 30);
+        if what == "merge" {
+            kv.flush().expect("flushes");
+        }
+        disk.fail(Faulty::Space, "MANIFEST.tmp");
+        let tables = |names: Vec<String>| -> Vec<String> {
+            names.into_iter().filter(|name| name.contains("table")).collect()
+        };
+        let before = tables(files(&disk));
+        for _ in 0..3 {
+            assert!(work(&kv).expect_err("no space").is_full(), "{what}");
+        }
+        assert_eq!(tables(files(&disk)), before, "{what}");
+        disk.heal(Faulty::Space);
+        work(&kv).expect("there is space");
+        drop(kv);
+        let (kv, _) = open(&disk).expect("opens");
+        assert_eq!(contents(&kv).expect("reads"), states(30)[30], "{what}");
+    }
+}
+
+/// The new table, with room reserved for all of the old ones, was left behind.
+#[test]
+fn a_merge_that_cannot_read_leaves_no_file_behind() {
+    let disk = FakeDisk::new();
+    let options = Options { cache_bytes: 0, ..small() };
+    let (kv, _) = Kv::open(dir(), options, Arc::new(disk.clone())).expect("opens");
+    run_commits(&kv, 30);
+    kv.flush().expect("flushes");
+    let before = files(&disk);
+    disk.fail(Faulty::Read, ".table");
+    assert!(matches!(kv.compact(), Err(Error::Io { .. })));
+    assert_eq!(files(&disk), before);
+    disk.heal(Faulty::Read);
+    kv.compact().expect("merges");
     assert_eq!(contents(&kv).expect("reads"), states(30)[30]);
 }
 
