@@ -93,10 +93,10 @@ points! {
     MergeDone "merge.done" Never, "the manifest names the merged table, its parts are still there";
     SegmentSwitch "segment.switch" Never, "the log goes on in the next segment";
     OpenLocked "open.locked" Never, "the directory is locked, nothing is read";
-    OpenClean "open.clean" Never, "the manifest is read, leftovers are still there";
-    OpenTables "open.tables" Never, "leftovers are gone, no table is open";
+    OpenTables "open.tables" Never, "the manifest is read, no table is open";
     OpenReplay "open.replay" Never, "the tables are open, the log is not read";
     OpenTail "open.tail" Never, "the log is read, its end is not settled";
+    OpenClean "open.clean" Never, "the log's end is settled, leftovers are still there";
     // The library (hence).
     StartAcquired "start.acquired" Never, "the shard has a new epoch, nothing is recovered";
     StartRecovered "start.recovered" Never, "the shard is recovered, no thread runs";

@@ -2,8 +2,8 @@
 //!
 //! Open trusts nothing: the manifest, every table's footer, index and filter, and every frame of
 //! the log are judged before the first read is served. Only the traces of a crash are cleaned
-//! away: temporary files, files the manifest does not name, and a torn tail. All else that is not
-//! as it should be is an error that names the place.
+//! away, and only if nothing else is wrong: a torn tail, temporary files, and files the manifest
+//! does not name. All else that is not as it should be is an error that names the place.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -61,8 +61,6 @@ pub(super) fn open(
     let lock = take_lock(&*disk, dir)?;
     reach(Point::OpenLocked);
     let (manifest, created) = read_or_create(&disk, dir, &options)?;
-    reach(Point::OpenClean);
-    clean_up(&*disk, dir, &manifest)?;
     reach(Point::OpenTables);
     let mut tables = Vec::new();
     for meta in &manifest.tables {
@@ -72,6 +70,10 @@ pub(super) fn open(
     }
     reach(Point::OpenReplay);
     let log = replay(&*disk, dir, &manifest, options.memtable_bytes)?;
+    reach(Point::OpenClean);
+    // Last: beside a manifest from a backup, what it does not name may be the only copy. None of
+    // it is read above, and all of it is gone before a segment or a table is made.
+    clean_up(&*disk, dir, &manifest)?;
     let report = OpenReport {
         created,
         store_id: manifest.store_id,

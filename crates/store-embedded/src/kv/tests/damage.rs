@@ -277,6 +277,34 @@ fn an_end_that_was_vouched_for_is_no_torn_tail() {
     }
 }
 
+/// Open removed what an older manifest does not name, the only copy of merged tables with it, and
+/// refused only then.
+#[test]
+fn a_store_that_is_refused_is_left_as_it_is() {
+    let disk = FakeDisk::new();
+    let kv = open_new(&disk);
+    run_commits(&kv, 30);
+    kv.flush().expect("flushes");
+    let path = dir().join("MANIFEST");
+    let older = disk.content(&path).expect("a manifest");
+    for number in 30..60 {
+        kv.commit(&batch_of(number)).expect("commits");
+    }
+    kv.compact().expect("merges");
+    drop(kv);
+    let newer = disk.content(&path).expect("a manifest");
+    disk.set_content(&dir().join("table-0000000099.tmp"), b"half a table");
+    disk.set_content(&path, &older);
+    let before = files(&disk, "");
+    let refused = open(&disk).map(|_| ()).expect_err("the tables of then are gone");
+    assert!(matches!(refused, Error::Corrupt { .. }), "{refused}");
+    assert_eq!(files(&disk, ""), before);
+    disk.set_content(&path, &newer);
+    let (kv, _) = open(&disk).expect("opens with its own manifest");
+    assert_eq!(contents(&kv).expect("reads"), states(60)[60]);
+    assert_eq!(files(&disk, ".tmp"), [] as [std::path::PathBuf; 0], "leftovers are removed");
+}
+
 #[test]
 fn a_newer_version_is_refused_by_name() {
     let disk = FakeDisk::new();
