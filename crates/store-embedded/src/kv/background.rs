@@ -2,8 +2,10 @@
 //!
 //! Each duty is a function that does one step; threads call them in a loop, or, for tests and
 //! simulation, the committing caller does. A lack of space is reported and tried again; any other
-//! failed write ends the store.
+//! failed write ends the store, and so does a panic.
 
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread::{Builder, JoinHandle};
@@ -33,7 +35,12 @@ pub(super) fn start(state: &Arc<State>) -> Result<Vec<JoinHandle<()>>> {
             if matches!(duty, Duty::Merge) {
                 step_back();
             }
-            run(&shared, duty, step);
+            // What a panic leaves half done nobody sees: the store ends with it.
+            let ran = catch_unwind(AssertUnwindSafe(|| run(&shared, duty, step)));
+            if ran.is_err() {
+                let cause = io::Error::other(format!("the thread {name} panicked"));
+                shared.end_with(&Error::fatal("work in", &shared.dir, cause));
+            }
         });
         threads.push(spawned.map_err(|cause| Error::io("start a thread for", &state.dir, cause))?);
     }
@@ -45,7 +52,7 @@ pub(super) fn stop(state: &State, threads: &mut Vec<JoinHandle<()>>) {
     state.closing.store(true, Ordering::Release);
     state.bell.ring();
     for thread in threads.drain(..) {
-        // A panic there has been reported by the thread itself.
+        // A panic there has ended the store already.
         let _ = thread.join();
     }
 }

@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
+use std::time::Duration;
 
 use super::*;
 use crate::kv::Pressure;
@@ -105,5 +106,65 @@ fn a_store_that_is_closed_at_once_closes() {
     for _ in 0..300 {
         let options = Options { background: Background::Threads, ..small() };
         drop(Kv::open(dir(), options, Arc::new(FakeDisk::new())).expect("opens"));
+    }
+}
+
+/// An expiry that panics in one of its calls.
+enum Panics {
+    WhenFlushing,
+    WhenMerging,
+}
+
+impl Expiry for Panics {
+    fn deadline(&self, _key: &[u8], _value: &[u8]) -> Option<u64> {
+        assert!(!matches!(self, Panics::WhenFlushing), "on purpose");
+        None
+    }
+
+    fn is_over(&self, _key: &[u8], _deadline: u64) -> bool {
+        false
+    }
+
+    fn reached(&self) -> u64 {
+        assert!(!matches!(self, Panics::WhenMerging), "on purpose");
+        0
+    }
+}
+
+/// The thread was gone, the store called itself well, and commits came to wait for ever.
+#[test]
+fn a_panic_in_the_background_ends_the_store() {
+    let threads = || Options { background: Background::Threads, ..small() };
+    let expiry = |panics| Options { expiry: Some(Arc::new(panics)), ..threads() };
+    let on_pressure = Arc::new(|_| panic!("on purpose"));
+    let rows = [
+        ("store-flush", expiry(Panics::WhenFlushing), None),
+        ("store-merge", expiry(Panics::WhenMerging), None),
+        // Enough for the first segment, and for no other.
+        (
+            "store-spares",
+            Options { on_pressure: Some(on_pressure), ..threads() },
+            Some(SEGMENT_BYTES * 3 / 2),
+        ),
+    ];
+    for (thread, options, capacity) in rows {
+        let disk = FakeDisk::new();
+        disk.set_capacity(capacity);
+        let (kv, _) = Kv::open(dir(), options, Arc::new(disk)).expect("opens");
+        let (sender, ended) = mpsc::channel();
+        // Not a scope: if the commits wait for ever, the test must not.
+        std::thread::spawn(move || {
+            let refused = loop {
+                if let Err(error) = kv.commit(&put("key", &"x".repeat(200))) {
+                    break error;
+                }
+            };
+            let _ = sender.send((refused, kv.health()));
+        });
+        let ended = ended.recv_timeout(Duration::from_secs(30));
+        let (refused, health) = ended.unwrap_or_else(|_| panic!("{thread}: commits wait"));
+        assert!(matches!(refused, Error::Fatal { .. }), "{thread}: {refused}");
+        let health = health.expect_err(thread).to_string();
+        assert!(health.contains(thread), "{health}");
     }
 }
