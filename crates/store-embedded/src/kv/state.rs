@@ -139,10 +139,17 @@ impl State {
     }
 
     fn report(&self, before: u8, now: u8) {
-        if pressure_of(before) == pressure_of(now) {
+        if before == now {
             return;
         }
-        let pressure = pressure_of(now);
+        if pressure_of(before) != pressure_of(now) {
+            self.report_pressure(pressure_of(now));
+        }
+        // Even if the pressure is the same: a commit may wait for just this duty.
+        self.bell.ring();
+    }
+
+    fn report_pressure(&self, pressure: Pressure) {
         match pressure {
             Pressure::Full => tracing::warn!(dir = %self.dir.display(), "the disk is full"),
             Pressure::Normal => tracing::info!(dir = %self.dir.display(), "the disk has room"),
@@ -150,7 +157,6 @@ impl State {
         if let Some(listener) = &self.options.on_pressure {
             listener(pressure);
         }
-        self.bell.ring();
     }
 }
 

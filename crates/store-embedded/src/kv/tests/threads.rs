@@ -7,6 +7,7 @@ use std::time::Duration;
 use super::*;
 use crate::kv::Pressure;
 use crate::kv::disk::RealDisk;
+use crate::kv::state::Duty;
 
 #[test]
 fn readers_see_whole_commits_while_everything_moves() {
@@ -167,4 +168,21 @@ fn a_panic_in_the_background_ends_the_store() {
         let health = health.expect_err(thread).to_string();
         assert!(health.contains(thread), "{health}");
     }
+}
+
+/// A commit that waited for a merge was not told that merging stopped, if space lacked elsewhere.
+#[test]
+fn every_duty_that_lacks_space_is_news() {
+    let kv = open_new(&FakeDisk::new());
+    let rings = |change: &dyn Fn()| {
+        let before = kv.state.bell.count();
+        change();
+        kv.state.bell.count() - before
+    };
+    let lacks = |duty| rings(&|| kv.state.lacks_space(duty));
+    let has = |duty| rings(&|| kv.state.has_space(duty));
+    assert_eq!((lacks(Duty::Spares), lacks(Duty::Spares)), (1, 0));
+    assert_eq!((lacks(Duty::Merge), lacks(Duty::Merge)), (1, 0));
+    assert_eq!((has(Duty::Merge), has(Duty::Merge)), (1, 0));
+    assert_eq!((has(Duty::Spares), has(Duty::Flush)), (1, 0));
 }
