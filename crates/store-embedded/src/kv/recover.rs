@@ -20,6 +20,7 @@ use super::limits::REPLAYED_PART;
 use super::manifest::{Manifest, manifest_path};
 use super::memtable::Memtable;
 use super::options::Options;
+use super::repair::aside_path;
 use super::segment::{SEGMENT_HEAD, segment_path};
 use super::segment::{Segment, SegmentMaker, read_file, read_segment, segment_number};
 use super::state::{Bell, Shelf, State, View, Writer};
@@ -161,17 +162,23 @@ fn refuse_without_manifest(disk: &dyn Disk, dir: &Path, names: &[String]) -> Res
     Ok(())
 }
 
-/// Removes what a crash may leave behind: it was never part of the store, or is no more.
+/// Removes what a crash may leave behind: it was never part of the store, or is no more. What a
+/// repair was about to set aside is set aside.
 fn clean_up(disk: &dyn Disk, dir: &Path, manifest: &Manifest) -> Result<()> {
     let names = disk.list(dir).map_err(|cause| Error::io("list", dir, cause))?;
-    for name in names {
-        let unnamed_table = table_number(&name)
-            .is_some_and(|id| manifest.tables.iter().all(|table| table.id != id));
+    for name in &names {
+        let unnamed_table =
+            table_number(name).is_some_and(|id| manifest.tables.iter().all(|table| table.id != id));
         let old_segment =
-            segment_number(&name).is_some_and(|number| number < manifest.first_segment);
-        let temporary = Path::new(&name).extension().is_some_and(|ending| ending == "tmp");
+            segment_number(name).is_some_and(|number| number < manifest.first_segment);
+        let temporary = Path::new(name).extension().is_some_and(|ending| ending == "tmp");
         if unnamed_table || old_segment || temporary {
             let path = dir.join(name);
+            let aside = aside_path(&path);
+            if names.iter().any(|other| dir.join(other) == aside) {
+                disk.rename(&path, &aside).map_err(|cause| Error::io("set aside", &path, cause))?;
+                continue;
+            }
             tracing::debug!(file = %path.display(), "removing a leftover");
             disk.remove(&path).map_err(|cause| Error::io("remove", &path, cause))?;
         }

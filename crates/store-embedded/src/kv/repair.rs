@@ -2,7 +2,8 @@
 //!
 //! Everything valid is kept: the sound blocks of damaged tables and all valid frames of the log,
 //! which are written out as tables. Damaged files are set aside, never removed. A crash during
-//! repair is harmless: until the new manifest is in place nothing of the old store was changed.
+//! repair is harmless: until the new manifest is in place nothing of the old store was changed,
+//! and what then has to be set aside is announced before, so that open does it if repair could not.
 
 use std::collections::BTreeMap;
 use std::ops::{Bound, RangeInclusive};
@@ -97,8 +98,9 @@ impl Repair<'_> {
         manifest.first_segment = next_segment;
         // What is lost was given up; it is not to be missed again.
         manifest.durable_sequence = manifest.flushed_sequence;
-        manifest.write(&**self.disk, self.dir)?;
         damaged.append(&mut damaged_segments);
+        self.announce(&damaged)?;
+        manifest.write(&**self.disk, self.dir)?;
         for path in damaged {
             self.set_aside(&path)?;
         }
@@ -335,10 +337,18 @@ impl Repair<'_> {
         file.sync_data().map_err(failed("sync"))
     }
 
+    /// Takes the names under which files will be set aside. They must not get them before the new
+    /// manifest counts, or a crash would leave the old one without its files; and as soon as it
+    /// counts, open would take them for leftovers.
+    fn announce(&self, damaged: &[PathBuf]) -> Result<()> {
+        for path in damaged {
+            self.write_copy(&aside_path(path), &[])?;
+        }
+        self.disk.sync_dir(self.dir).map_err(|cause| Error::fatal("sync", self.dir, cause))
+    }
+
     fn set_aside(&mut self, path: &Path) -> Result<()> {
-        let mut name = path.as_os_str().to_owned();
-        name.push(".damaged");
-        let aside = PathBuf::from(name);
+        let aside = aside_path(path);
         self.disk.rename(path, &aside).map_err(|cause| Error::fatal("set aside", path, cause))?;
         self.report.set_aside.push(aside);
         Ok(())
@@ -356,6 +366,11 @@ impl Repair<'_> {
         let (file, why) = (file.to_owned(), why.to_owned());
         self.report.given_up.push(GivenUp { file, from, to, sequences, entries, why });
     }
+}
+
+/// The name of a damaged file once it is set aside.
+pub(super) fn aside_path(path: &Path) -> PathBuf {
+    path.with_added_extension("damaged")
 }
 
 /// Whether `other` holds everything that `table` does, because it was made from it.

@@ -164,6 +164,42 @@ fn a_crash_during_repair_loses_nothing() {
     }
 }
 
+/// The new manifest was in place, the damaged files had their old names still, and the next open
+/// took them for leftovers and removed them.
+#[test]
+fn a_crash_during_repair_removes_no_damaged_file() {
+    let disk = FakeDisk::new();
+    let kv = open_new(&disk);
+    run_commits(&kv, 12);
+    kv.flush().expect("flushes");
+    for number in 12..15 {
+        kv.commit(&batch_of(number)).expect("commits");
+    }
+    drop(kv);
+    let damaged = ["0000000001.table", "0000000001.log"].map(|name| dir().join(name));
+    flip(&disk, "0000000001.table", 20);
+    let log = disk.content(&damaged[1]).expect("a segment");
+    let last = log.iter().rposition(|byte| *byte != 0).expect("records");
+    flip(&disk, "0000000001.log", last - 300);
+    let kept = damaged.clone().map(|path| disk.content(&path).expect("a file"));
+    let probe = disk.fork();
+    let aside = damaged.map(|path| path.with_added_extension("damaged"));
+    assert_eq!(run_repair(&probe).set_aside, aside);
+    for (call, seed) in (0..=probe.changes()).flat_map(|call| (0..4).map(move |seed| (call, seed)))
+    {
+        let broken = disk.fork();
+        broken.power_off_after(call);
+        let _ = repair(dir(), &shared(&broken));
+        let again = broken.after_crash(seed);
+        run_repair(&again);
+        open(&again).expect("opens");
+        for (path, content) in aside.iter().zip(&kept) {
+            let is_there = again.content(path).as_ref() == Some(content);
+            assert!(is_there, "{} call {call} seed {seed}", path.display());
+        }
+    }
+}
+
 /// Found by fuzzing: check called such a store sound, open refused it, and repair panicked.
 #[test]
 fn a_record_with_a_right_checksum_that_does_not_parse() {
