@@ -3,6 +3,7 @@
 //! Every byte given back has passed its checksum; nothing is guessed. What cannot be read is
 //! listed with its place.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::Path;
 
@@ -12,7 +13,7 @@ use super::block::{BLOCK_HEAD, Block, Rows};
 use super::bytes_io::Reader;
 use super::disk::Disk;
 use super::error::Result;
-use super::frame::{self, Frame};
+use super::frame::{self, Frame, Parsed};
 use super::segment::{SEGMENT_HEAD, SegmentImage, read_file, read_segment, segment_path};
 use super::survey::{Survey, survey};
 use super::table::Table;
@@ -58,13 +59,30 @@ pub(super) fn salvage_segment(
     if let Ok(image) = read_segment(disk, dir, number, store_id) {
         return Ok(survey(image));
     }
-    // Without its header the epoch is unknown; the first valid frame tells it.
     let path = segment_path(dir, number);
     let content = read_file(disk, &path)?;
-    let epoch = frame::find(&content, SEGMENT_HEAD, None).map_or(0, |(_, frame)| frame.epoch);
+    let epoch = epoch_of_frames(&content);
     let mut found = survey(SegmentImage { path, number, epoch, content });
     found.bad.insert(0, 0..SEGMENT_HEAD);
     Ok(found)
+}
+
+/// The epoch of a segment whose header does not tell it.
+///
+/// A frame right behind the header is in nobody's value. Elsewhere, the value of a damaged record
+/// may hold what passes for frames, and any number of them: so the epoch is that whose frames
+/// take most of the segment.
+fn epoch_of_frames(content: &[u8]) -> u64 {
+    if let Parsed::Frame(frame) = frame::parse(content, SEGMENT_HEAD) {
+        return frame.epoch;
+    }
+    let mut taken: BTreeMap<u64, usize> = BTreeMap::new();
+    let mut at = SEGMENT_HEAD;
+    while let Some((start, frame)) = frame::find(content, at, None) {
+        *taken.entry(frame.epoch).or_default() += frame.next - start;
+        at = frame.next;
+    }
+    taken.into_iter().max_by_key(|(_, bytes)| *bytes).map_or(0, |(epoch, _)| epoch)
 }
 
 /// The frames and bad stretches of a segment in the order of their offsets.

@@ -1,8 +1,11 @@
 //! Repair keeps everything valid and says what it could not keep.
 
+use bytes::BytesMut;
+
 use super::*;
 use crate::kv::block::BlockBuilder;
 use crate::kv::disk::Disk;
+use crate::kv::frame::Unwritten;
 use crate::kv::manifest::Manifest;
 use crate::kv::table_format::{table_number, table_path};
 use crate::kv::{RepairReport, check, repair};
@@ -128,6 +131,43 @@ fn a_segment_without_its_header_keeps_its_records() {
     assert_eq!(report.frames_kept, 5);
     let (kv, _) = open(&disk).expect("opens");
     assert_eq!(contents(&kv).expect("reads"), states(5)[5]);
+}
+
+/// Repair took the records in the value for those of the log, and gave up the log.
+#[test]
+fn a_value_that_holds_records_does_not_pass_for_the_log() {
+    let frame = |sequence, epoch| {
+        let mut frame = Unwritten::of(&[put("false", "value")], &mut BytesMut::new());
+        frame.seal(sequence, epoch);
+        frame.bytes().to_vec()
+    };
+    // More records than real ones follow, in less space.
+    let value: Vec<u8> = (1..=9).flat_map(|sequence| frame(sequence, 77)).collect();
+    // Whether the first record is damaged too, which holds the value.
+    for first_is_damaged in [false, true] {
+        let disk = FakeDisk::new();
+        let kv = open_new(&disk);
+        let mut batch = WriteBatch::new();
+        // With a key of one letter the value begins where a record may.
+        batch.put(b"a", &value);
+        kv.commit(&batch).expect("commits");
+        for number in 0..5 {
+            kv.commit(&put(&format!("key-{number}"), &"v".repeat(300))).expect("commits");
+        }
+        drop(kv);
+        let log = disk.content(&dir().join("0000000001.log")).expect("a segment");
+        let at = log.windows(value.len()).position(|bytes| bytes == value).expect("the value");
+        assert_eq!(at % 8, 0, "a record could begin there");
+        flip(&disk, "0000000001.log", 3);
+        if first_is_damaged {
+            flip(&disk, "0000000001.log", 70);
+        }
+        let report = run_repair(&disk);
+        assert_eq!(report.frames_kept, if first_is_damaged { 5 } else { 6 });
+        let (kv, _) = open(&disk).expect("opens");
+        assert_eq!(kv.get(b"false").expect("reads"), None);
+        assert!(kv.get(b"key-4").expect("reads").is_some());
+    }
 }
 
 #[test]
