@@ -36,8 +36,9 @@ impl State {
     /// Commits one batch and empties it; `then` runs in the instant in which it becomes visible.
     pub(super) fn commit_then(&self, batch: &mut WriteBatch, then: impl FnOnce()) -> Result<u64> {
         let mut writer = lock(&self.writer);
-        self.check_alive()?;
+        // First: the batch is empty afterwards even if the store has ended.
         let frame = Unwritten::take(batch, &mut writer.buffer);
+        self.check_alive()?;
         self.commit_frame(&mut writer, frame, then)?;
         Ok(writer.next_sequence - 1)
     }

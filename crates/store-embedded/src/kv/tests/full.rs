@@ -146,6 +146,24 @@ fn a_failed_write_or_sync_of_the_log_ends_the_store() {
     }
 }
 
+/// What is put into it next would go together with what failed.
+#[test]
+fn a_batch_is_empty_after_its_commit_however_it_ended() {
+    let disk = FakeDisk::new();
+    let options = Options { commit_bytes_max: 1000, ..small() };
+    let (kv, _) = Kv::open(dir(), options, Arc::new(disk.clone())).expect("opens");
+    let check = |what: &str, bytes: usize, ends_well: bool| {
+        let mut batch = put("a", &"x".repeat(bytes));
+        let committed = kv.commit_then(&mut batch, || {});
+        assert_eq!((committed.is_ok(), batch.is_empty()), (ends_well, true), "{what}");
+    };
+    check("committed", 1, true);
+    check("too large", 2000, false);
+    disk.fail(Faulty::Write, ".log");
+    check("the write fails", 1, false);
+    check("the store has ended", 1, false);
+}
+
 #[test]
 fn a_failed_sync_of_a_table_or_the_manifest_ends_the_store() {
     for name in ["table-", "MANIFEST.tmp", "segment-"] {
