@@ -9,10 +9,8 @@
 //! tag:        1 put, 2 delete, 3 put of a fresh key
 //! ```
 
-use bytes::Bytes;
-
 use super::frame::FRAME_HEAD;
-use super::limits::{BATCH_BYTES_KEPT, KEY_BYTES_MAX, NOTE_BYTES_MAX, OWN_RECORD_BYTES_MIN};
+use super::limits::{BATCH_BYTES_KEPT, KEY_BYTES_MAX, OWN_RECORD_BYTES_MIN};
 
 /// Bytes of an operation before its key.
 pub(super) const OPERATION_HEAD: usize = 7;
@@ -27,7 +25,6 @@ pub struct WriteBatch {
     /// Room for a record's head, and the operations.
     record: Vec<u8>,
     count: u32,
-    note: Option<Bytes>,
 }
 
 impl WriteBatch {
@@ -40,7 +37,7 @@ impl WriteBatch {
     pub fn with_capacity(bytes: usize) -> Self {
         let mut record = Vec::with_capacity(FRAME_HEAD + bytes);
         record.resize(FRAME_HEAD, 0);
-        WriteBatch { record, count: 0, note: None }
+        WriteBatch { record, count: 0 }
     }
 
     /// Stores the value under the key, replacing what is there. The caller writes it straight
@@ -71,15 +68,9 @@ impl WriteBatch {
         self.push(DELETE, key, |_| {});
     }
 
-    /// Keeps a small blob with the batch; the last one committed is given back at open.
-    pub fn set_note(&mut self, note: Bytes) {
-        assert!(note.len() <= NOTE_BYTES_MAX, "a note of {} bytes is no note", note.len());
-        self.note = Some(note);
-    }
-
     /// Whether the batch changes nothing.
     pub fn is_empty(&self) -> bool {
-        self.count == 0 && self.note.is_none()
+        self.count == 0
     }
 
     /// How many keys the batch touches.
@@ -87,7 +78,7 @@ impl WriteBatch {
         self.count as usize
     }
 
-    /// Encoded size without the note.
+    /// Encoded size.
     pub fn bytes(&self) -> usize {
         self.record.len() - FRAME_HEAD
     }
@@ -96,15 +87,10 @@ impl WriteBatch {
     pub fn clear(&mut self) {
         self.record.truncate(FRAME_HEAD);
         self.count = 0;
-        self.note = None;
     }
 
     pub(super) fn operations(&self) -> &[u8] {
         &self.record[FRAME_HEAD..]
-    }
-
-    pub(super) fn note(&self) -> Option<&Bytes> {
-        self.note.as_ref()
     }
 
     /// The bytes of the batch behind room for a record's head, if it is worth a record of its own:
@@ -112,7 +98,7 @@ impl WriteBatch {
     pub(super) fn take_record(&mut self) -> Option<Vec<u8>> {
         let spare = self.record.capacity() - self.record.len();
         let is_worth = self.bytes() >= OWN_RECORD_BYTES_MIN && spare <= self.record.len() / 4;
-        if !is_worth || self.note.is_some() {
+        if !is_worth {
             return None;
         }
         let next = self.next();

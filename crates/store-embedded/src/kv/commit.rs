@@ -7,7 +7,6 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use bytes::Bytes;
 use hence_fail::{Point, reach};
 
 use super::batch::WriteBatch;
@@ -104,12 +103,8 @@ impl State {
 
     /// Makes a durable frame visible; returns the memory the memtable now uses.
     fn apply(&self, sequence: u64, frame: Unwritten, then: impl FnOnce()) -> usize {
-        let (operations, note) = frame.into_parts();
-        if note.is_some() {
-            lock(&self.note).clone_from(&note);
-        }
         let mut active = write(&self.active);
-        let applied = active.apply(sequence, operations, note);
+        let applied = active.apply(sequence, frame.into_operations());
         assert!(applied.is_some(), "what was just encoded decodes");
         self.last_sequence.store(sequence, Ordering::Release);
         then();
@@ -194,7 +189,7 @@ fn group_len(batches: &[WriteBatch]) -> usize {
     let mut bytes = FRAME_HEAD;
     let mut count = 0;
     for batch in batches {
-        bytes += batch.bytes() + batch.note().map_or(0, Bytes::len);
+        bytes += batch.bytes();
         if count > 0 && bytes > GROUP_BYTES_MAX {
             break;
         }

@@ -143,7 +143,6 @@ impl State {
             |manifest| {
                 manifest.flushed_sequence = flushed;
                 manifest.first_segment = first_segment;
-                manifest.note = memtable.note().cloned().or(manifest.note.take());
                 manifest.tables.splice(..0, table.iter().map(|table| table.meta));
             },
             |view| {

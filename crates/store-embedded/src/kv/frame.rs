@@ -20,6 +20,7 @@ pub(super) const FRAME_HEAD: usize = 32;
 /// shorter.
 pub(super) const FRAME_ALIGN: usize = 8;
 
+/// Early builds kept a note before the operations; it is passed over and no longer written.
 const NO_NOTE: u32 = u32::MAX;
 
 /// Where the parts of a valid frame lie in its segment.
@@ -28,7 +29,6 @@ pub(super) struct Frame {
     pub(super) sequence: u64,
     pub(super) epoch: u64,
     pub(super) count: u32,
-    pub(super) note: Option<Range<usize>>,
     pub(super) operations: Range<usize>,
     pub(super) next: usize,
 }
@@ -48,28 +48,23 @@ pub(super) enum Parsed {
 #[derive(Debug)]
 pub(super) struct Unwritten {
     bytes: BytesMut,
-    note: Option<Bytes>,
     operations: Range<usize>,
 }
 
 impl Unwritten {
     /// A frame of these batches, in a part of the buffer.
     pub(super) fn of(batches: &[WriteBatch], buffer: &mut BytesMut) -> Self {
-        let note = batches.iter().rev().find_map(WriteBatch::note);
-        let operations = batches.iter().map(WriteBatch::bytes).sum::<usize>();
-        let start = FRAME_HEAD + note.map_or(0, Bytes::len);
-        let total = (start + operations).next_multiple_of(FRAME_ALIGN);
+        let end = FRAME_HEAD + batches.iter().map(WriteBatch::bytes).sum::<usize>();
+        let total = end.next_multiple_of(FRAME_ALIGN);
         if buffer.capacity() < total {
             // Small frames share one allocation; a big one gets its own.
             *buffer = BytesMut::with_capacity(total.max(FRAME_BUFFER_BYTES));
         }
         buffer.resize(FRAME_HEAD, 0);
-        buffer.extend_from_slice(note.map_or(&[], |note| note.as_ref()));
         for batch in batches {
             buffer.extend_from_slice(batch.operations());
         }
-        let note = note.cloned();
-        Unwritten { bytes: buffer.split(), note, operations: start..start + operations }
+        Unwritten { bytes: buffer.split(), operations: FRAME_HEAD..end }
             .begun(batches.iter().map(WriteBatch::len).sum())
     }
 
@@ -83,17 +78,16 @@ impl Unwritten {
         };
         let operations = FRAME_HEAD..record.len();
         let bytes = BytesMut::from(Bytes::from(record));
-        Unwritten { bytes, note: None, operations }.begun(count)
+        Unwritten { bytes, operations }.begun(count)
     }
 
     /// Pads it, and writes of the head what is known before its place in the log is.
     fn begun(mut self, count: usize) -> Self {
         self.bytes.resize(self.operations.end.next_multiple_of(FRAME_ALIGN), 0);
         let body = self.operations.end - FRAME_HEAD;
-        let note = self.note.as_ref().map_or(NO_NOTE, |note| note.len() as u32);
         self.bytes[4..8].copy_from_slice(&(body as u32).to_le_bytes());
         self.bytes[24..28].copy_from_slice(&(count as u32).to_le_bytes());
-        self.bytes[28..FRAME_HEAD].copy_from_slice(&note.to_le_bytes());
+        self.bytes[28..FRAME_HEAD].copy_from_slice(&NO_NOTE.to_le_bytes());
         self
     }
 
@@ -110,9 +104,9 @@ impl Unwritten {
         &self.bytes
     }
 
-    /// What the memtable takes over: the operations, and the note.
-    pub(super) fn into_parts(self) -> (Bytes, Option<Bytes>) {
-        (self.bytes.freeze().slice(self.operations), self.note)
+    /// What the memtable takes over.
+    pub(super) fn into_operations(self) -> Bytes {
+        self.bytes.freeze().slice(self.operations)
     }
 }
 
@@ -178,13 +172,9 @@ fn parse_written(segment: &[u8], at: usize) -> Option<Frame> {
     }
     let start = at + FRAME_HEAD;
     let end = start + body;
-    let (note, operations) = if note == NO_NOTE {
-        (None, start..end)
-    } else {
-        let split = start.checked_add(note as usize).filter(|split| *split <= end)?;
-        (Some(start..split), split..end)
-    };
-    Some(Frame { sequence, epoch, count, note, operations, next })
+    let note_bytes = if note == NO_NOTE { 0 } else { note as usize };
+    let start = start.checked_add(note_bytes).filter(|start| *start <= end)?;
+    Some(Frame { sequence, epoch, count, operations: start..end, next })
 }
 
 #[cfg(test)]
@@ -194,7 +184,6 @@ mod tests {
     fn sample() -> Vec<u8> {
         let mut batch = WriteBatch::new();
         batch.put(b"key", b"value");
-        batch.set_note(Bytes::from_static(b"note"));
         let mut frame = Unwritten::of(&[batch], &mut BytesMut::new());
         frame.seal(7, 99);
         frame.bytes().to_vec()
@@ -205,30 +194,41 @@ mod tests {
         let bytes = sample();
         let Parsed::Frame(frame) = parse(&bytes, 0) else { panic!("no frame") };
         assert_eq!((frame.sequence, frame.epoch, frame.count), (7, 99, 1));
-        assert_eq!(&bytes[frame.note.expect("a note")], b"note");
         assert_eq!(frame.next, bytes.len());
+        assert!(operations_parse(&bytes[frame.operations]));
+    }
+
+    #[test]
+    fn a_note_is_passed_over_if_it_fits() {
+        // In a body of 16 bytes.
+        for (note, expected) in [(8, true), (15, true), (16, true), (17, false), (1 << 30, false)] {
+            let mut bytes = sample();
+            bytes[4..8].copy_from_slice(&16u32.to_le_bytes());
+            bytes.resize(FRAME_HEAD + 16, 0);
+            bytes[28..FRAME_HEAD].copy_from_slice(&u32::to_le_bytes(note));
+            let checksum = crc32c::crc32c(&bytes[4..]);
+            bytes[..4].copy_from_slice(&checksum.to_le_bytes());
+            let found = match parse(&bytes, 0) {
+                Parsed::Frame(frame) => Some(frame.operations),
+                Parsed::Blank | Parsed::Bad(_) => None,
+            };
+            let operations = FRAME_HEAD + note as usize..FRAME_HEAD + 16;
+            assert_eq!(found, expected.then_some(operations), "{note}");
+        }
     }
 
     /// A batch of so many bytes of value, in a buffer with so much room.
-    fn batch(bytes: usize, room: usize, note: bool) -> WriteBatch {
+    fn batch(bytes: usize, room: usize) -> WriteBatch {
         let mut batch = WriteBatch::with_capacity(room);
         batch.put(b"key", &vec![7; bytes]);
-        if note {
-            batch.set_note(Bytes::from_static(b"note"));
-        }
         batch
     }
 
     #[test]
     fn a_large_batch_becomes_its_frame_and_a_frame_is_the_same_either_way() {
-        let rows = [
-            (100, 200, false, false),
-            (40_000, 44_000, false, true),
-            (40_000, 90_000, false, false),
-            (40_000, 44_000, true, false),
-        ];
-        for (bytes, room, note, becomes) in rows {
-            let mut taken = batch(bytes, room, note);
+        let rows = [(100, 200, false), (40_000, 44_000, true), (40_000, 90_000, false)];
+        for (bytes, room, becomes) in rows {
+            let mut taken = batch(bytes, room);
             let mut copied = Unwritten::of(&[taken.clone()], &mut BytesMut::new());
             let place = taken.operations().as_ptr();
             let mut frame = Unwritten::take(&mut taken, &mut BytesMut::new());
@@ -237,7 +237,7 @@ mod tests {
             frame.seal(7, 99);
             copied.seal(7, 99);
             assert_eq!(frame.bytes(), copied.bytes(), "{bytes} in {room}");
-            assert_eq!(frame.into_parts(), copied.into_parts(), "{bytes} in {room}");
+            assert_eq!(frame.into_operations(), copied.into_operations(), "{bytes} in {room}");
             // The next of this size has tight room, whatever this one had.
             let mut next = taken;
             next.put(b"key", &vec![7; bytes]);

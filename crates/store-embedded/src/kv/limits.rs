@@ -3,9 +3,6 @@
 /// Keys are names and places, not documents; the length is a `u16` on disk.
 pub const KEY_BYTES_MAX: usize = 4 * 1024;
 
-/// The note rides in every manifest and in frames that change it; it is metadata, not data.
-pub const NOTE_BYTES_MAX: usize = 256 * 1024;
-
 /// Sequences and numbers of files are counted from one, never chosen: one beyond this was not
 /// written by us, and adding to it must not overflow.
 pub const NUMBER_MAX: u64 = 1 << 62;

@@ -15,8 +15,6 @@
 
 use std::path::{Path, PathBuf};
 
-use bytes::Bytes;
-
 use super::bytes_io::Reader;
 use super::disk::Disk;
 use super::error::{Error, Result};
@@ -29,6 +27,7 @@ pub(super) const MANIFEST_VERSION: u32 = 2;
 
 const MAGIC: &[u8; 8] = b"HENCEMAN";
 const HEAD_BYTES: usize = 16;
+/// Early builds kept a note here; it is passed over and no longer written.
 const NO_NOTE: u32 = u32::MAX;
 
 /// What the store consists of.
@@ -46,8 +45,6 @@ pub(super) struct Manifest {
     /// The log was durable up to here when this was written: one that ends before it has lost
     /// something.
     pub(super) durable_sequence: u64,
-    /// The note as of `flushed_sequence`.
-    pub(super) note: Option<Bytes>,
     /// Newest first; of two tables that know a key the earlier in this list is right.
     pub(super) tables: Vec<TableMeta>,
 }
@@ -103,9 +100,7 @@ impl Manifest {
         }
         out.extend_from_slice(&(self.made_by.len() as u16).to_le_bytes());
         out.extend_from_slice(self.made_by.as_bytes());
-        let note_len = self.note.as_ref().map_or(NO_NOTE, |note| note.len() as u32);
-        out.extend_from_slice(&note_len.to_le_bytes());
-        out.extend_from_slice(self.note.as_deref().unwrap_or_default());
+        out.extend_from_slice(&NO_NOTE.to_le_bytes());
         out.extend_from_slice(&(self.tables.len() as u32).to_le_bytes());
         for table in &self.tables {
             for number in [
@@ -145,10 +140,10 @@ fn decode_body(version: u32, body: &[u8]) -> Option<Manifest> {
     let durable_sequence = if version < 2 { flushed_sequence } else { fields.u64()? };
     let maker_len = fields.u16()? as usize;
     let made_by = String::from_utf8(fields.take(maker_len)?.to_vec()).ok()?;
-    let note = match fields.u32()? {
-        NO_NOTE => None,
-        len => Some(Bytes::copy_from_slice(fields.take(len as usize)?)),
-    };
+    match fields.u32()? {
+        NO_NOTE => {}
+        bytes => drop(fields.take(bytes as usize)?),
+    }
     let numbers = [flushed_sequence, first_segment, next_table, durable_sequence];
     if numbers.iter().any(|number| *number > NUMBER_MAX) {
         return None;
@@ -174,7 +169,6 @@ fn decode_body(version: u32, body: &[u8]) -> Option<Manifest> {
         first_segment,
         next_table,
         durable_sequence,
-        note,
         tables,
     })
 }

@@ -59,19 +59,17 @@ pub(super) struct Memtable {
     chunk_bytes: usize,
     first_sequence: u64,
     last_sequence: u64,
-    note: Option<Bytes>,
 }
 
 impl Memtable {
     /// Takes over one frame's changes. `chunk` holds the operations and nothing else; `None` if
     /// they are malformed, which a right checksum makes a bug and not damage.
-    pub(super) fn apply(&mut self, sequence: u64, chunk: Bytes, note: Option<Bytes>) -> Option<()> {
+    pub(super) fn apply(&mut self, sequence: u64, chunk: Bytes) -> Option<()> {
         assert!(sequence > self.last_sequence, "frames are applied in order");
         if self.first_sequence == 0 {
             self.first_sequence = sequence;
         }
         self.last_sequence = sequence;
-        self.note = note.or(self.note.take());
         let number = u32::try_from(self.chunks.len()).ok()?;
         let mut at = 0;
         while at < chunk.len() {
@@ -134,11 +132,6 @@ impl Memtable {
 
     pub(super) fn last_sequence(&self) -> u64 {
         self.last_sequence
-    }
-
-    /// The last note among these frames.
-    pub(super) fn note(&self) -> Option<&Bytes> {
-        self.note.as_ref()
     }
 
     fn apply_one(&mut self, kind: Kind, key: &[u8], slot: Slot) {
@@ -212,7 +205,7 @@ mod tests {
         let mut batch = WriteBatch::new();
         change(&mut batch);
         let chunk = Bytes::copy_from_slice(batch.operations());
-        table.apply(table.last_sequence() + 1, chunk, None).expect("well-formed");
+        table.apply(table.last_sequence() + 1, chunk).expect("well-formed");
     }
 
     proptest! {

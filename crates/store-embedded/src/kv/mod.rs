@@ -41,6 +41,7 @@
 //!  │ checksum │ body length │ sequence │ epoch │ operations │ note size │ note │ operation│ pad │
 //!  └──────────┴─────────────┴──────────┴───────┴────────────┴───────────┴──────┴──────────┴─────┘
 //!  operation:  tag u8 │ key length u16 │ value length u32 │ key │ value
+//!  note size:  all ones, no note; those of early builds are passed over
 //! ```
 //!
 //! The epoch is a random number of the segment: nobody who chooses keys and values can write
@@ -202,11 +203,6 @@ impl Kv {
     /// The sequence of the last commit that is visible.
     pub fn last_sequence(&self) -> u64 {
         self.state.last_sequence.load(Ordering::Acquire)
-    }
-
-    /// The last note that was committed.
-    pub fn note(&self) -> Option<Bytes> {
-        lock(&self.state.note).clone()
     }
 
     /// Whether the disk has room.

@@ -40,8 +40,6 @@ pub struct OpenReport {
     pub created_at_ms: u64,
     /// Which build made the store.
     pub made_by: String,
-    /// The last note that was committed.
-    pub note: Option<Bytes>,
     /// The sequence of the last commit; 0 if there was none.
     pub last_sequence: u64,
     /// Frames of the log that were not in tables yet.
@@ -80,14 +78,12 @@ pub(super) fn open(
         store_id: manifest.store_id,
         created_at_ms: manifest.created_at_ms,
         made_by: manifest.made_by.clone(),
-        note: log.note.clone().or_else(|| manifest.note.clone()),
         last_sequence: log.next_sequence - 1,
         frames_replayed: log.frames,
         tables: tables.len(),
         torn: log.torn.clone(),
     };
-    let note = report.note.clone();
-    Ok((assemble(disk, dir, options, lock, manifest, tables, log, note), report))
+    Ok((assemble(disk, dir, options, lock, manifest, tables, log), report))
 }
 
 /// Takes the directory for this process.
@@ -136,7 +132,6 @@ fn read_or_create(disk: &Arc<dyn Disk>, dir: &Path, options: &Options) -> Result
         first_segment: 1,
         next_table: 1,
         durable_sequence: 0,
-        note: None,
         tables: Vec::new(),
     };
     manifest.write(&**disk, dir)?;
@@ -191,7 +186,6 @@ struct Log {
     /// Full memtables, newest first, and the one to go on with.
     frozen: Vec<Arc<Memtable>>,
     active: Memtable,
-    note: Option<Bytes>,
     frames: u64,
     next_sequence: u64,
     torn: Option<TornTail>,
@@ -230,7 +224,6 @@ fn replay(disk: &dyn Disk, dir: &Path, manifest: &Manifest, memtable_bytes: usiz
 struct Replayed {
     frozen: Vec<Arc<Memtable>>,
     active: Memtable,
-    note: Option<Bytes>,
     frames: u64,
     /// Number, path, length and last sequence of each segment.
     segments: Vec<(u64, PathBuf, u64, Option<u64>)>,
@@ -248,10 +241,8 @@ impl Replayed {
             if frame.sequence <= flushed {
                 continue;
             }
-            let note = frame.note.clone().map(|note| image.content.slice(note));
-            self.note = note.clone().or(self.note.take());
             let operations = image.content.slice(frame.operations.clone());
-            let applied = self.active.apply(frame.sequence, operations, note);
+            let applied = self.active.apply(frame.sequence, operations);
             applied.ok_or_else(|| {
                 let what = "a record with a right checksum does not parse";
                 Error::corrupt(&image.path, *offset as u64, what)
@@ -304,7 +295,6 @@ impl Replayed {
         Ok(Log {
             frozen: self.frozen,
             active: self.active,
-            note: self.note,
             frames: self.frames,
             next_sequence: verdict.next_sequence,
             torn: verdict.torn,
@@ -340,7 +330,6 @@ fn rewrite(disk: &dyn Disk, path: &Path, offset: u64, bytes: &[u8]) -> Result<()
     file.sync_data().map_err(failed("sync"))
 }
 
-#[expect(clippy::too_many_arguments, reason = "it only puts the parts in their places")]
 fn assemble(
     disk: Arc<dyn Disk>,
     dir: &Path,
@@ -349,7 +338,6 @@ fn assemble(
     manifest: Manifest,
     tables: Vec<Arc<Table>>,
     log: Log,
-    note: Option<Bytes>,
 ) -> State {
     let store_id = manifest.store_id;
     let segments = SegmentMaker {
@@ -374,7 +362,6 @@ fn assemble(
         active: RwLock::new(log.active),
         view: RwLock::new(Arc::new(View { frozen: log.frozen, tables })),
         shelf: Mutex::new(log.shelf),
-        note: Mutex::new(note),
         last_sequence: AtomicU64::new(log.next_sequence - 1),
         bell: Bell::default(),
         closing: AtomicBool::new(false),

@@ -138,7 +138,6 @@ impl Repair<'_> {
             durable_sequence: 0,
             first_segment: numbers.first().copied().unwrap_or(1),
             next_table: highest + 1,
-            note: None,
             tables,
         })
     }
@@ -227,7 +226,7 @@ impl Repair<'_> {
 
     /// Collects every valid frame that is not in tables; returns the damaged segments as well.
     fn salvage_log(&mut self, manifest: &Manifest) -> Result<(Memtable, Vec<PathBuf>)> {
-        let mut frames: BTreeMap<u64, (Bytes, Option<Bytes>)> = BTreeMap::new();
+        let mut frames: BTreeMap<u64, Bytes> = BTreeMap::new();
         let mut damaged = Vec::new();
         let mut expected = None;
         let numbers = segment_numbers(&**self.disk, self.dir, manifest.first_segment)?;
@@ -252,9 +251,8 @@ impl Repair<'_> {
                 self.give_up_before(&image.path, &mut bad, expected, frame.sequence);
                 expected = Some(frame.sequence + 1);
                 if frame.sequence > manifest.flushed_sequence {
-                    let note = frame.note.clone().map(|note| image.content.slice(note));
                     let operations = image.content.slice(frame.operations.clone());
-                    frames.entry(frame.sequence).or_insert((operations, note));
+                    frames.entry(frame.sequence).or_insert(operations);
                 }
             }
             if is_damaged {
@@ -268,8 +266,8 @@ impl Repair<'_> {
         self.give_up_durable(manifest, expected);
         self.report.frames_kept = frames.len() as u64;
         let mut memtable = Memtable::default();
-        for (sequence, (operations, note)) in frames {
-            let applied = memtable.apply(sequence, operations, note);
+        for (sequence, operations) in frames {
+            let applied = memtable.apply(sequence, operations);
             assert!(applied.is_some(), "it was seen to parse");
         }
         Ok((memtable, damaged))
@@ -322,7 +320,6 @@ impl Repair<'_> {
             manifest.next_table += 1;
         }
         manifest.flushed_sequence = memtable.last_sequence();
-        manifest.note = memtable.note().cloned().or(manifest.note.take());
         Ok(())
     }
 

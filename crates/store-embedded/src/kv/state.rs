@@ -11,7 +11,7 @@ use std::sync::{
 };
 use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
+use bytes::BytesMut;
 
 use super::cache::Cache;
 use super::disk::{Disk, DiskLock};
@@ -79,7 +79,6 @@ pub(super) struct State {
     pub(super) active: RwLock<Memtable>,
     pub(super) view: RwLock<Arc<View>>,
     pub(super) shelf: Mutex<Shelf>,
-    pub(super) note: Mutex<Option<Bytes>>,
     /// The last visible commit; here too, because the writer's lock may be held for long.
     pub(super) last_sequence: AtomicU64,
     pub(super) cache: Cache,

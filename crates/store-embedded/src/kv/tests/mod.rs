@@ -113,7 +113,6 @@ fn batch_of(number: usize) -> WriteBatch {
             None => batch.delete(&key),
         }
     }
-    batch.set_note(Bytes::from(format!("note {number}")));
     batch
 }
 
@@ -173,14 +172,12 @@ fn what_is_put_is_found_and_survives_a_reopen() {
     let kv = open_new(&disk);
     let mut batch = put("a", "1");
     batch.put(b"b", b"2");
-    batch.set_note(Bytes::from_static(b"first"));
     assert_eq!(kv.commit(&batch).expect("commits"), 1);
     assert_eq!(kv.commit_group(&[put("c", "3"), put("a", "4")]).expect("commits"), 2);
     let check = |kv: &Kv| {
         assert_eq!(kv.get(b"a").expect("reads"), Some(Bytes::from_static(b"4")));
         assert_eq!(kv.get(b"c").expect("reads"), Some(Bytes::from_static(b"3")));
         assert_eq!(kv.get(b"d").expect("reads"), None);
-        assert_eq!(kv.note(), Some(Bytes::from_static(b"first")));
     };
     check(&kv);
     drop(kv);
@@ -189,22 +186,6 @@ fn what_is_put_is_found_and_survives_a_reopen() {
     assert!(!report.created);
     assert_eq!((report.last_sequence, report.frames_replayed, report.torn), (2, 2, None));
     assert_eq!(report.store_id, *b"0123456789abcdef");
-}
-
-#[test]
-fn the_note_outlives_the_log_it_was_in() {
-    let disk = FakeDisk::new();
-    let kv = open_new(&disk);
-    let mut batch = put("a", "1");
-    batch.set_note(Bytes::from_static(b"kept"));
-    kv.commit(&batch).expect("commits");
-    kv.flush().expect("flushes");
-    for number in 0..200 {
-        kv.commit(&put(&format!("key-{number}"), "value")).expect("commits");
-    }
-    drop(kv);
-    let (_, report) = open(&disk).expect("opens");
-    assert_eq!(report.note, Some(Bytes::from_static(b"kept")));
 }
 
 #[test]
