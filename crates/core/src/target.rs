@@ -64,20 +64,45 @@ fn check_url(url: &str) -> Result<(), Rejection> {
     let Some(rest) = rest else {
         return Err(Rejection::invalid("target.url", "must start with http:// or https://"));
     };
-    let host = rest.split(['/', '?', '#']).next().unwrap_or_default();
-    if host.is_empty() || host.starts_with(':') {
-        return Err(Rejection::invalid(
-            "target.url",
-            "names no host; write it like https://example.com/hook",
-        ));
-    }
-    if host.contains('@') {
-        let problem = "must not carry credentials; send them in a header";
-        return Err(Rejection::invalid("target.url", problem));
-    }
+    let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    check_authority(authority).map_err(|problem| Rejection::invalid("target.url", problem))?;
     if !url.bytes().all(|b| (0x21..0x7f).contains(&b)) {
         let problem = "must be ASCII without spaces; percent-encode everything else";
         return Err(Rejection::invalid("target.url", problem));
+    }
+    Ok(())
+}
+
+/// A host, and a port if there is a colon. The client does not look at the port: one that is no
+/// number is taken for none, and the payload would go to whoever listens on the port of the scheme.
+fn check_authority(authority: &str) -> Result<(), &'static str> {
+    const NO_HOST: &str = "names no host; write it like https://example.com/hook";
+    const BRACKETS: &str = "has brackets that do not enclose its host; write an IPv6 address like \
+                            http://[::1]:8080/hook, and any other host without brackets";
+    const PORT: &str = "has a port that is not a number from 1 to 65535; write it like \
+                        https://example.com:8443/hook, or leave it out together with its colon";
+    if authority.is_empty() || authority.starts_with(':') {
+        return Err(NO_HOST);
+    }
+    if authority.contains('@') {
+        return Err("must not carry credentials; send them in a header");
+    }
+    let (host, after) = match authority.strip_prefix('[') {
+        Some(rest) => rest.split_once(']').ok_or(BRACKETS)?,
+        None => authority.split_at(authority.find(':').unwrap_or(authority.len())),
+    };
+    if host.is_empty() {
+        return Err(NO_HOST);
+    }
+    if host.contains(['[', ']']) || !(after.is_empty() || after.starts_with(':')) {
+        return Err(BRACKETS);
+    }
+    // Only digits: the parser of numbers takes a sign too.
+    let is_port = |text: &str| {
+        text.bytes().all(|b| b.is_ascii_digit()) && text.parse::<u16>().is_ok_and(|port| port > 0)
+    };
+    if after.strip_prefix(':').is_some_and(|text| !is_port(text)) {
+        return Err(PORT);
     }
     Ok(())
 }
@@ -108,4 +133,69 @@ fn check_header(name: &str, value: &str) -> Result<(), Rejection> {
         ));
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_url_names_a_host_and_a_port_that_there_can_be() {
+        let (host, port) = ("names no host", "has a port that is not a number from 1 to 65535");
+        let brackets = "has brackets that do not enclose its host";
+        let credentials = "must not carry credentials";
+        let rows = [
+            ("http://billing/hook", None),
+            ("http://billing:1/hook", None),
+            ("https://billing:65535?a=b", None),
+            ("http://billing:8080", None),
+            ("http://billing:08080", None),
+            ("http://127.0.0.1:80#a", None),
+            ("http://[::1]/hook", None),
+            ("https://[2001:db8::1]:8443/hook", None),
+            // What is beyond the host may hold anything.
+            ("http://billing/a:b[c]@d", None),
+            ("http://billing?at=10:30", None),
+            // Each of these went to the port of its scheme.
+            ("http://billing:80800/hook", Some(port)),
+            ("http://billing:8o80/", Some(port)),
+            ("http://billing:/", Some(port)),
+            ("http://billing:65536/", Some(port)),
+            ("http://billing:99999999999999999999/", Some(port)),
+            ("http://billing:-1/", Some(port)),
+            ("https://billing:", Some(port)),
+            ("https://[::1]:80800/", Some(port)),
+            ("https://[::1]:", Some(port)),
+            // Parsers of numbers take a sign; a URL has none.
+            ("http://billing:+80/", Some(port)),
+            // And these to nobody.
+            ("http://billing:0/", Some(port)),
+            ("http://billing:80:80/", Some(port)),
+            ("http://2001:db8::1/", Some(port)),
+            ("http://[::1]:80]/", Some(port)),
+            ("http://[::1", Some(brackets)),
+            ("http://[::1:80/", Some(brackets)),
+            ("http://::1]/", Some(host)),
+            ("http://billing]/", Some(brackets)),
+            ("http://bill[ing]:80/", Some(brackets)),
+            ("http://[[::1]]/", Some(brackets)),
+            ("http://[::1]80/", Some(brackets)),
+            ("http://[]/", Some(host)),
+            ("http://[]:80/", Some(host)),
+            ("http://", Some(host)),
+            ("http:///hook", Some(host)),
+            ("http://:80/", Some(host)),
+            ("http://user:pass@billing:80/", Some(credentials)),
+            ("http://user:80800@billing/", Some(credentials)),
+        ];
+        for (url, problem) in rows {
+            let said = check_url(url).err().map(|refusal| refusal.to_string());
+            let expected = problem.map(|problem| alloc::format!("target.url {problem}; "));
+            let agree = match (&said, &expected) {
+                (Some(said), Some(expected)) => said.starts_with(expected.as_str()),
+                (said, expected) => said == expected,
+            };
+            assert!(agree, "{url}: {said:?}");
+        }
+    }
 }

@@ -33,6 +33,7 @@ async fn what_is_wrong_with_a_job_is_named() {
         (r#"{"content_type":"text/plain"}"#, "invalid-value", "content_type"),
         (r#"{"url":"ftp://x"}"#, "invalid-value", "url"),
         (r#"{"url":"http://u:p@x"}"#, "invalid-value", "url"),
+        (r#"{"url":"http://x:80800/"}"#, "invalid-value", "url"),
         (r#"{"timeout":"1ms"}"#, "invalid-value", "timeout"),
         (r#"{"expires_in":"1h","expires_at":1}"#, "invalid-value", "expires_at"),
         (r#"{"at":1789000000,"expires_at":1789000000}"#, "invalid-value", "expires_at"),
