@@ -116,6 +116,8 @@ impl HttpSenderBuilder {
             .http2_max_header_list_size(limits::HEAD_BYTES_MAX as u32)
             .http2_initial_stream_window_size(limits::BODY_BYTES_MAX as u32)
             .http2_initial_connection_window_size(limits::H2_CONNECTION_WINDOW)
+            .http2_keep_alive_interval(limits::H2_SILENCE_MAX)
+            .http2_keep_alive_timeout(limits::H2_PONG_TIME_MAX)
             .build(Connector::new(dial, self.tls));
         HttpSender { client }
     }

@@ -26,6 +26,14 @@ pub const IDLE_TIME_MAX: Duration = Duration::from_secs(30);
 /// HTTP/2: what all streams of a connection may send before we made room; one stream may send
 /// [`BODY_BYTES_MAX`].
 pub const H2_CONNECTION_WINDOW: u32 = 1024 * 1024;
+/// HTTP/2: a receiver that owes an answer and has sent nothing for this long is asked for a sign of
+/// life. All deliveries to a host share one connection: when its packets are lost, say because a
+/// router forgot it, each of them would fail until TCP gives up, after a quarter of an hour. No
+/// shorter: an answer may well take seconds.
+pub const H2_SILENCE_MAX: Duration = Duration::from_secs(10);
+/// HTTP/2: how long the sign of life may take, which needs no more than a round trip. Reached: the
+/// connection is closed, what was under way on it failed, and the next delivery opens another.
+pub const H2_PONG_TIME_MAX: Duration = Duration::from_secs(10);
 /// Characters of an answer's body that go into the reason of a failure.
 pub const EXCERPT_CHARS_MAX: usize = 200;
 

@@ -243,6 +243,25 @@ async fn over_http_2_too_an_answer_is_cut_and_many_go_at_once() {
 }
 
 #[tokio::test]
+async fn an_http_2_connection_that_fell_silent_is_given_up_and_replaced() {
+    let server = tls::start(&["h2"], Bytes::new()).await;
+    let sender = HttpSender::builder().tls(tls::trusting()).build();
+    let url = server.url("");
+    let report = sender.deliver(post(&url), within(PATIENCE)).await;
+    assert!(matches!(report, Report::Succeeded { .. }), "{report:?}");
+    server.fall_silent();
+    // Nothing happens but timers now: they need not be waited for.
+    tokio::time::pause();
+    let patient = 2 * (limits::H2_SILENCE_MAX + limits::H2_PONG_TIME_MAX);
+    let report = sender.deliver(post(&url), within(patient)).await;
+    tokio::time::resume();
+    let Report::Failed { reason, permanent: false, .. } = report else { panic!("{report:?}") };
+    assert!(reason.starts_with("no answer: "), "{reason}");
+    let report = sender.deliver(post(&url), within(PATIENCE)).await;
+    assert!(matches!(report, Report::Succeeded { .. }), "{report:?}");
+}
+
+#[tokio::test]
 async fn a_receiver_that_cannot_prove_its_name_gets_nothing() {
     let server = tls::start(&["http/1.1"], Bytes::new()).await;
     let rows = [

@@ -47,9 +47,16 @@ pub(crate) struct TlsServer {
     pub(crate) address: SocketAddr,
     /// How many requests for `/hang` it has not been relieved of.
     pub(crate) hanging: Arc<watch::Sender<usize>>,
+    silence: Arc<watch::Sender<()>>,
 }
 
 impl TlsServer {
+    /// Every connection that is open neither reads nor writes any more, as if its packets were
+    /// lost. New ones are served.
+    pub(crate) fn fall_silent(&self) {
+        self.silence.send_replace(());
+    }
+
     /// A URL on it, by a name that its certificate has.
     pub(crate) fn url(&self, path: &str) -> String {
         format!("https://localhost:{}/{path}", self.address.port())
@@ -73,12 +80,13 @@ pub(crate) async fn start(protocols: &[&str], body: Bytes) -> TlsServer {
     let listener = TcpListener::bind("0.0.0.0:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let hanging = Arc::new(watch::Sender::new(0));
-    let server = TlsServer { address, hanging: hanging.clone() };
+    let silence = Arc::new(watch::Sender::new(()));
+    let server = TlsServer { address, hanging: hanging.clone(), silence: silence.clone() };
     tokio::spawn(async move {
         while let Ok((stream, _)) = listener.accept().await {
             let connection = ServerConnection::new(config.clone()).unwrap();
             let (plain, inner) = tokio::io::duplex(64 * 1024);
-            tokio::spawn(pump(stream, connection, inner));
+            tokio::spawn(pump_until(silence.subscribe(), stream, connection, inner));
             tokio::spawn(serve(plain, body.clone(), hanging.clone()));
         }
     });
@@ -117,8 +125,22 @@ impl Drop for Hanging<'_> {
     }
 }
 
+/// Carries bytes until silence falls; then the socket stays open, and nobody sees to it.
+async fn pump_until(
+    mut silence: watch::Receiver<()>,
+    mut socket: TcpStream,
+    tls: ServerConnection,
+    pipe: DuplexStream,
+) {
+    tokio::select! {
+        biased;
+        _ = silence.changed() => std::future::pending().await,
+        () = pump(&mut socket, tls, pipe) => {}
+    }
+}
+
 /// Carries bytes between a socket and a pipe, encrypted on the socket's side.
-async fn pump(mut socket: TcpStream, mut tls: ServerConnection, mut pipe: DuplexStream) {
+async fn pump(socket: &mut TcpStream, mut tls: ServerConnection, mut pipe: DuplexStream) {
     let _: io::Result<()> = async {
         let (mut sealed, mut open) = (vec![0; 16 * 1024], vec![0; 16 * 1024]);
         loop {
