@@ -5,6 +5,7 @@ use std::future::Future;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
@@ -19,17 +20,20 @@ use tokio::net::TcpStream;
 use crate::drain::Drain;
 use crate::http::front::Peer;
 use crate::limits;
+use crate::stall::Unstalled;
 
 /// How connections are served.
 pub(crate) struct Connections {
     builder: Arc<Builder<TokioExecutor>>,
     router: Router,
     over: Drain,
+    write_stall_max: Duration,
 }
 
 impl Connections {
-    /// All with this router, until it is over.
-    pub(crate) fn new(router: Router, over: Drain) -> Self {
+    /// All with this router, until it is over. Whoever takes nothing of an answer for longer than
+    /// `write_stall_max` is cut off.
+    pub(crate) fn new(router: Router, over: Drain, write_stall_max: Duration) -> Self {
         let mut builder = Builder::new(TokioExecutor::new());
         builder
             .http1()
@@ -47,7 +51,7 @@ impl Connections {
             .max_local_error_reset_streams(Some(limits::HTTP2_RESETS_MAX))
             .keep_alive_interval(Some(limits::HEAD_TIMEOUT * 3))
             .keep_alive_timeout(limits::HEAD_TIMEOUT);
-        Connections { builder: Arc::new(builder), router, over }
+        Connections { builder: Arc::new(builder), router, over, write_stall_max }
     }
 
     /// Serves a connection to its end.
@@ -57,6 +61,7 @@ impl Connections {
         peer: SocketAddr,
     ) -> impl Future<Output = ()> + Send + 'static {
         let (builder, over) = (self.builder.clone(), self.over.clone());
+        let write_stall_max = self.write_stall_max;
         let spoken = Arc::new(AtomicBool::new(false));
         let (router, heard) = (self.router.clone(), Arc::clone(&spoken));
         let service = ToRouter { router, peer: Peer(peer), spoken };
@@ -65,7 +70,8 @@ impl Connections {
             if let Err(error) = stream.set_nodelay(true) {
                 tracing::debug!(%peer, %error, "cannot set TCP_NODELAY");
             }
-            let connection = builder.serve_connection(TokioIo::new(stream), service);
+            let stream = TokioIo::new(Unstalled::new(stream, write_stall_max));
+            let connection = builder.serve_connection(stream, service);
             tokio::pin!(connection);
             let ended = tokio::select! {
                 ended = connection.as_mut() => ended,

@@ -16,6 +16,7 @@ pub mod limits;
 pub mod metrics;
 mod nearest;
 pub mod serve;
+mod stall;
 pub mod telemetry;
 
 use hence_core::time::Timestamp;

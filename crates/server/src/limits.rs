@@ -24,6 +24,10 @@ pub const IDEMPOTENCY_KEY_BYTES_MAX: usize = 255;
 /// A client that has not sent its request's head in this time is dropped. Also how long an idle
 /// connection is kept.
 pub const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
+/// A client that takes nothing of its answer for this long is dropped: it would keep its place and
+/// the answer for ever. Long enough for a slow line to make room in the socket's buffer: until a
+/// third of it is free, we do not hear that anything was taken.
+pub const WRITE_STALL_MAX: Duration = Duration::from_secs(30);
 /// Default time for a request that does not wait for anything: far above a commit, far below a
 /// client's patience.
 pub const REQUEST_TIMEOUT_DEFAULT: Duration = Duration::from_secs(30);

@@ -19,6 +19,7 @@ use crate::guard::Guard;
 use crate::http::app::{App, AppState, Bounds};
 use crate::http::waiting::{self, Waiting};
 use crate::http::{letters, openapi, router};
+use crate::limits;
 use crate::metrics::Metrics;
 
 /// How long to hold back after the system refused a connection: it is out of something, and trying
@@ -64,6 +65,7 @@ pub struct Server {
     places: Arc<Semaphore>,
     connections_max: usize,
     grace: Duration,
+    write_stall_max: Duration,
 }
 
 impl Server {
@@ -106,7 +108,25 @@ impl Server {
             queue_edits: tokio::sync::Mutex::new(()),
         });
         let (connections_max, grace) = (config.max_connections, config.shutdown_grace);
-        Ok(Server { listener, local, hence, app, switch, places, connections_max, grace })
+        Ok(Server {
+            listener,
+            local,
+            hence,
+            app,
+            switch,
+            places,
+            connections_max,
+            grace,
+            write_stall_max: limits::WRITE_STALL_MAX,
+        })
+    }
+
+    /// Drops a client that takes nothing of its answer for this long, instead of
+    /// [`limits::WRITE_STALL_MAX`].
+    #[must_use]
+    pub fn write_stall_max(mut self, span: Duration) -> Self {
+        self.write_stall_max = span;
+        self
     }
 
     /// Where it listens.
@@ -131,7 +151,7 @@ impl Server {
     pub async fn run(self, stop: impl Future<Output = ()>) {
         let places = self.places;
         let (farewell, over) = drain();
-        let connections = Connections::new(router(self.app.clone()), over);
+        let connections = Connections::new(router(self.app.clone()), over, self.write_stall_max);
         accept_until(stop, &self.listener, &connections, &places).await;
         let watch = Stopwatch::start();
         tracing::info!("shutting down");
@@ -167,7 +187,7 @@ async fn answer_while(
     waiting: Arc<Waiting>,
 ) -> Result<Hence, hence::Error> {
     let (switch, drain) = drain();
-    let connections = Connections::new(waiting::router(waiting), drain);
+    let connections = Connections::new(waiting::router(waiting), drain, limits::WRITE_STALL_MAX);
     let started = accept_until(starting, listener, &connections, places).await;
     // Connections that are kept are made anew, and then get real answers.
     switch.begin();

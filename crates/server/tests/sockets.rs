@@ -33,8 +33,15 @@ struct Running {
 }
 
 async fn start(settings: &[(&str, &str)]) -> Running {
+    run(bind(settings).await)
+}
+
+async fn bind(settings: &[(&str, &str)]) -> Server {
     let store = Arc::new(MemoryStore::new(1));
-    let server = Server::start(&config(settings), store).await.unwrap();
+    Server::start(&config(settings), store).await.unwrap()
+}
+
+fn run(server: Server) -> Running {
     let address = server.local_addr();
     let (stop, stopped) = oneshot::channel();
     let task = tokio::spawn(server.run(async {
@@ -180,6 +187,22 @@ async fn beyond_the_last_place_a_connection_is_turned_away() {
     assert!(head.contains(&format!("content-length: {}", body.len())), "{head} {}", body.len());
     assert_eq!(serde_json::from_str::<serde_json::Value>(body).unwrap()["status"], 503);
     drop(held);
+    server.end().await;
+}
+
+/// Places were lost one by one to clients that asked and did not read, token or no token.
+#[tokio::test]
+async fn whoever_does_not_read_the_answers_loses_the_place() {
+    let stall_max = Duration::from_millis(200);
+    let server = run(bind(&[("max_connections", "1")]).await.write_stall_max(stall_max));
+    let mut deaf = server.connect().await;
+    let ask = "GET /openapi.json HTTP/1.1\r\nhost: localhost\r\n\r\n";
+    // The server reads no further than it can answer, so what was asked last is unread when it
+    // hangs up: that is a reset, which ends the writing.
+    let asking = async { while deaf.write_all(ask.as_bytes()).await.is_ok() {} };
+    within(asking).await;
+    let answer = server.exchange(get("/live", "host: localhost\r\n")).await;
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
     server.end().await;
 }
 
