@@ -10,7 +10,7 @@ use hence::observe::{Event, Observer};
 use hence_core::change::Change;
 use hence_core::effect::Notice;
 use hence_core::id::QueueName;
-use hence_core::job::{AttemptEnd, AttemptRecord};
+use hence_core::job::AttemptRecord;
 use hence_core::ledger::Fate;
 use hence_core::queue::QueueView;
 use hence_core::schedule::ScheduleCheck;
@@ -380,7 +380,7 @@ impl Metrics {
 
     fn attempt(&self, queue: &QueueName, ended: Option<&AttemptRecord>) {
         let Some(record) = ended else { return };
-        let label = EndLabel { queue: self.queue(queue).label.clone(), end: end(record.end) };
+        let label = EndLabel { queue: self.queue(queue).label.clone(), end: record.end.as_str() };
         self.attempts.get_or_create(&label).inc();
     }
 }
@@ -437,10 +437,6 @@ pub fn reference_markdown() -> String {
     page
 }
 
-fn end(end: AttemptEnd) -> &'static str {
-    end.as_str()
-}
-
 /// The core counts; this only shows what it counted.
 fn store(counter: &Counter, value: u64) {
     counter.inner().store(value, Ordering::Relaxed);
@@ -458,6 +454,7 @@ fn write<T>(lock: &RwLock<T>) -> std::sync::RwLockWriteGuard<'_, T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use hence_core::job::AttemptEnd;
     use hence_core::ledger::{OccurrenceRecord, SkipReason};
     use hence_core::queue::{Counts, QueueSettings};
     use hence_core::schedule::ScheduleCounts;
@@ -486,7 +483,7 @@ mod tests {
         metrics.request("/v1/jobs", StatusCode::OK, Duration::from_millis(1));
         metrics.observe(Event::StoreFull(true));
         // A family without members is not shown.
-        let label = EndLabel { queue: Arc::from("mail"), end: end(AttemptEnd::Failed) };
+        let label = EndLabel { queue: Arc::from("mail"), end: AttemptEnd::Failed.as_str() };
         metrics.attempts.get_or_create(&label).inc();
         let label = QueueLabel { queue: Arc::from("mail") };
         metrics.unregistered.get_or_create(&label).inc();
