@@ -250,6 +250,7 @@ impl Builder {
         let dispatch = Dispatch::new(Handle::current(), mailbox.clone(), self.http, handlers);
         let dispatch = Arc::new(dispatch);
         let (read_line, reads) = std::sync::mpsc::channel();
+        let aside = aside(&wait, &*self.store);
         let poke = mailbox.clone();
         // Whoever moves the clock after the end moves nothing.
         self.clock.attach(Box::new(move || drop(poke.send(Message::Poke))));
@@ -293,6 +294,7 @@ impl Builder {
             clock: self.clock,
             watchers,
             chance: self.chance,
+            aside,
         };
         let hence = Hence {
             client: Client::new(inner),
@@ -321,6 +323,15 @@ impl Builder {
         let shard = Shard::recover(SHARD, epoch, config, snapshot(recovered));
         reach(Point::StartRecovered);
         Ok((epoch, shard, watch.elapsed()))
+    }
+}
+
+/// Where clients read from a store that works on the thread that asks. Whoever takes the steps by
+/// hand has no other thread than the own one.
+fn aside(wait: &Wait, store: &dyn Store) -> Option<Handle> {
+    match wait {
+        Wait::Blocking(runtime) if !store.capabilities().shared => Some(runtime.clone()),
+        Wait::Blocking(_) | Wait::NotAtAll => None,
     }
 }
 

@@ -21,6 +21,7 @@ use hence_core::time::{Millis, Timestamp};
 use hence_core::waiting::WaitingFor;
 use hence_core::when::Forecast;
 use hence_store::{Capabilities, Cursor, Filter, LedgerRequest, ListRequest, Pressure, Store};
+use tokio::runtime::Handle;
 
 use crate::chance::Chance;
 use crate::clock::Clock;
@@ -46,6 +47,8 @@ pub(crate) struct Inner {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) watchers: Arc<Watchers>,
     pub(crate) chance: Chance,
+    /// Whose threads read from a store that answers on the thread that asks; none: the caller's.
+    pub(crate) aside: Option<Handle>,
 }
 
 /// A job that was scheduled, or stood already.
@@ -200,7 +203,8 @@ impl Client {
         done(self.inner.mailbox.ask(Request::Forget(name)).await?)
     }
 
-    /// A page of jobs.
+    /// A page of jobs. It may be short, or even empty, and still say where the next one begins: a
+    /// store looks at so many jobs at once, and no further.
     pub async fn list(
         &self,
         filter: Filter,
@@ -209,7 +213,8 @@ impl Client {
     ) -> Result<JobPage, Error> {
         let now = self.now();
         let limit = limit.clamp(1, limits::PAGE_MAX);
-        let page = self.inner.store.list(SHARD, ListRequest { filter, after, limit, now }).await?;
+        let request = ListRequest { filter, after, limit, now };
+        let page = self.read(move |store| store.list(SHARD, request)).await?;
         let jobs = page.jobs.into_iter().map(|stored| stored.view(now)).collect();
         Ok(JobPage { jobs, next: page.next })
     }
@@ -217,7 +222,8 @@ impl Client {
     /// The attempts of a job that have ended, in order.
     pub async fn attempts(&self, name: JobName) -> Result<Vec<AttemptRecord>, Error> {
         let view = self.show(name).await?;
-        Ok(self.inner.store.attempts(SHARD, view.job.name.clone(), view.job.number).await?)
+        let (name, number) = (view.job.name.clone(), view.job.number);
+        self.read(move |store| store.attempts(SHARD, name, number)).await
     }
 
     /// Waits until a job has ended; none when it has not within this time.
@@ -410,7 +416,20 @@ impl Client {
         request: LedgerRequest,
     ) -> Result<Vec<OccurrenceRecord>, Error> {
         let limit = request.limit.clamp(1, limits::PAGE_MAX);
-        Ok(self.inner.store.occurrences(SHARD, LedgerRequest { limit, ..request }).await?)
+        let request = LedgerRequest { limit, ..request };
+        self.read(move |store| store.occurrences(SHARD, request)).await
+    }
+
+    /// Reads from the store. One that works on the thread that asks is asked on a thread that may
+    /// wait: a few long lists would otherwise hold up every task there is, timeouts too.
+    async fn read<T: Send + 'static>(
+        &self,
+        ask: impl FnOnce(&dyn Store) -> hence_store::Answer<'_, T> + Send + 'static,
+    ) -> Result<T, Error> {
+        let Some(runtime) = &self.inner.aside else { return Ok(ask(&*self.inner.store).await?) };
+        let (store, inside) = (Arc::clone(&self.inner.store), runtime.clone());
+        let read = runtime.spawn_blocking(move || inside.block_on(ask(&*store)));
+        Ok(read.await.map_err(|_| Error::Stopped)??)
     }
 
     /// Changes a queue's settings, whole.

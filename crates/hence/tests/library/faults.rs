@@ -392,6 +392,19 @@ async fn a_read_is_tried_again_until_the_store_is_back() {
     assert_eq!(within(looking).await.unwrap().state, JobState::Succeeded);
 }
 
+/// There is one thread for all tasks here: if the list had it, nobody could let it go on.
+#[tokio::test]
+async fn a_long_list_does_not_hold_up_other_tasks() {
+    let store = scripted();
+    let hence = start_on(Builder::new(store.clone()), &Seen::default()).await;
+    let client = hence.client();
+    client.add(note("later").after(HOUR)).await.unwrap();
+    let go_on = store.hold_list();
+    let listing = client.list(hence::store::Filter::default(), None, 10);
+    let (page, told) = within(async { tokio::join!(listing, async { go_on.send(()) }) }).await;
+    assert_eq!((page.unwrap().jobs.len(), told), (1, Ok(())));
+}
+
 #[tokio::test]
 async fn jobs_beyond_the_window_wait_in_the_store_and_all_run() {
     let seen = Seen::default();

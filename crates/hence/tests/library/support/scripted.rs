@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, mpsc};
 
 use futures::FutureExt;
 use hence::core::id::{Epoch, JobName, JobNumber, QueueName, ShardId};
@@ -15,6 +15,8 @@ use hence::store::{
     Recovered, ShardBatch, Store, StoreError, StoredJob,
 };
 use tokio::sync::Semaphore;
+
+use super::DEADLINE;
 
 /// What becomes of one commit.
 #[derive(Clone)]
@@ -70,6 +72,8 @@ pub(crate) struct Scripted {
     plan: Mutex<Plan>,
     commits: AtomicUsize,
     reads_fail: Mutex<Option<ErrorKind>>,
+    /// What keeps the thread that asks for a list until it is told to go on.
+    lists_wait: Mutex<Option<mpsc::Receiver<()>>>,
     full: AtomicBool,
     broken: Mutex<Option<ErrorKind>>,
     /// What whoever asks for the shard is refused with, one after the other.
@@ -90,6 +94,7 @@ impl Scripted {
             plan: Mutex::new(Box::new(plan)),
             commits: AtomicUsize::new(0),
             reads_fail: Mutex::default(),
+            lists_wait: Mutex::default(),
             full: AtomicBool::new(false),
             broken: Mutex::default(),
             taken: Mutex::default(),
@@ -114,6 +119,13 @@ impl Scripted {
 
     pub(crate) fn fail_reads(&self, kind: Option<ErrorKind>) {
         *self.reads_fail.lock().unwrap() = kind;
+    }
+
+    /// The next list keeps the thread that asks for it until something is sent.
+    pub(crate) fn hold_list(&self) -> mpsc::Sender<()> {
+        let (go_on, wait) = mpsc::channel();
+        *self.lists_wait.lock().unwrap() = Some(wait);
+        go_on
     }
 
     pub(crate) fn set_full(&self, full: bool) {
@@ -211,6 +223,9 @@ impl Store for Scripted {
     }
 
     fn list(&self, shard: ShardId, request: ListRequest) -> Answer<'_, Page> {
+        if let Some(wait) = self.lists_wait.lock().unwrap().take() {
+            wait.recv_timeout(DEADLINE).expect("others go on while a list is read");
+        }
         self.read(self.inner.list(shard, request))
     }
 
