@@ -30,6 +30,8 @@ mod names;
 mod read;
 mod shard;
 mod sweep;
+#[cfg(test)]
+mod tests;
 mod values;
 
 use std::fmt;

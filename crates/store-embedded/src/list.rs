@@ -2,7 +2,8 @@
 //!
 //! Rows come by (live or finished, instant, number, queue), but lie by queue, and finished ones by
 //! outcome as well. A page merges as many streams as there are queues and outcomes asked for; each
-//! reads ahead a little. Jobs of one key are found through their names instead, which lie together.
+//! reads ahead a little. Jobs of one key are found through their names instead, which lie together,
+//! and running ones through their leases, which are in memory.
 
 use std::collections::VecDeque;
 use std::ops::{Bound, ControlFlow};
@@ -10,7 +11,7 @@ use std::ops::{Bound, ControlFlow};
 use bytes::Bytes;
 use hence_core::change::{FinishedPlace, Place};
 use hence_core::id::{Key, QueueName, ShardId};
-use hence_core::job::Outcome;
+use hence_core::job::{JobState, Outcome};
 use hence_core::time::Timestamp;
 use hence_store::{Cursor, Filter, ListRequest, LiveJob, Page, StoreError, StoredJob};
 
@@ -24,9 +25,22 @@ use crate::values::{self, Spot};
 const AHEAD_MIN: usize = 8;
 /// Rows that a stream reads at once at most.
 const AHEAD_MAX: usize = 256;
+/// Jobs looked at for one page, a tenth of a second's work or so: when next to none of millions
+/// fit, the page ends here, short, and the next one goes on.
+const LOOKS_MAX: usize = 100_000;
 
 impl Engine {
     pub(crate) fn list(&self, shard: ShardId, request: &ListRequest) -> Result<Page, StoreError> {
+        self.list_within(shard, request, LOOKS_MAX)
+    }
+
+    /// A page for which at most so many jobs are looked at.
+    pub(crate) fn list_within(
+        &self,
+        shard: ShardId,
+        request: &ListRequest,
+        looks_max: usize,
+    ) -> Result<Page, StoreError> {
         let (queues, ended, now) = {
             let state = self.shard(shard)?;
             let queues: Vec<QueueName> = match &request.filter.queue {
@@ -36,9 +50,10 @@ impl Engine {
             (queues, state.ended.count(), request.now.max(state.swept_until))
         };
         let request = ListRequest { now, ..request.clone() };
-        let listing = Listing { engine: self, shard, request: &request, ended };
+        let listing = Listing { engine: self, shard, request: &request, ended, looks_max };
         match &request.filter.key {
             Some(key) => listing.by_key(&queues, key),
+            None if wants_running_only(&request.filter) => listing.by_lease(),
             None => listing.by_time(&queues),
         }
     }
@@ -50,6 +65,17 @@ struct Listing<'a> {
     request: &'a ListRequest,
     /// Leases that had ended when it began.
     ended: u64,
+    looks_max: usize,
+}
+
+/// What was found for a page so far.
+#[derive(Default)]
+struct Rows {
+    /// Those that fit; one more than asked for says that there is a next page.
+    fitting: Vec<(Cursor, StoredJob)>,
+    looks: usize,
+    /// Where it looked last.
+    last: Option<Cursor>,
 }
 
 /// One sorted stretch of keys: the jobs of a queue, or its finished ones of an outcome.
@@ -66,21 +92,18 @@ struct Stream {
 impl Listing<'_> {
     /// Merges the streams until the page is full.
     fn by_time(&self, queues: &[QueueName]) -> Result<Page, StoreError> {
-        let mut rows = Vec::new();
+        let mut rows = Rows::default();
         for finished in [false, true] {
             let mut streams = self.streams(queues, finished);
             let ahead = (2 * self.request.limit).div_ceil(streams.len().max(1));
             let ahead = ahead.clamp(AHEAD_MIN, AHEAD_MAX);
-            while rows.len() <= self.request.limit {
+            while !self.is_full(&rows) {
                 let Some(best) = self.best(&mut streams, ahead)? else { break };
                 let stream = &mut streams[best];
                 let Some((place, value)) = stream.ahead.pop_front() else { break };
                 let cursor = stream.cursor(place);
-                if let Some(job) = self.row(finished, &stream.queue, place, &value)?
-                    && self.fits(&cursor, &job)
-                {
-                    rows.push((cursor, job));
-                }
+                let job = self.row(finished, &stream.queue, place, &value)?;
+                self.look(cursor, job, &mut rows);
             }
         }
         Ok(self.page(rows))
@@ -100,25 +123,40 @@ impl Listing<'_> {
                         (true, place.at, place.number, Some(place.outcome))
                     }
                 };
-                let cursor = Cursor { finished, at, number, queue: queue.clone() };
-                if self.request.after.as_ref().is_none_or(|after| cursor > *after) {
-                    spots.push((cursor, outcome));
-                }
+                spots.push((Cursor { finished, at, number, queue: queue.clone() }, outcome));
                 Ok(())
             })?;
         }
+        self.by_spots(spots)
+    }
+
+    /// Follows every lease.
+    fn by_lease(&self) -> Result<Page, StoreError> {
+        let spots = {
+            let state = self.engine.shard(self.shard)?;
+            let spots = state.leases.iter().map(|(&number, held)| {
+                let (at, queue) = (held.due_at, held.queue.clone());
+                (Cursor { finished: false, at, number, queue }, None)
+            });
+            spots.collect()
+        };
+        self.by_spots(spots)
+    }
+
+    /// Looks at these, in order, from where the page before ended.
+    fn by_spots(&self, mut spots: Vec<(Cursor, Option<Outcome>)>) -> Result<Page, StoreError> {
+        if let Some(after) = &self.request.after {
+            spots.retain(|(cursor, _)| cursor > after);
+        }
         spots.sort_by(|left, right| left.0.cmp(&right.0));
-        let mut rows = Vec::new();
+        let mut rows = Rows::default();
         let mut buffer = KeyBuffer::default();
         for (cursor, outcome) in spots {
-            if rows.len() > self.request.limit {
+            if self.is_full(&rows) {
                 break;
             }
-            if let Some(job) = self.at(&cursor, outcome, &mut buffer)?
-                && self.fits(&cursor, &job)
-            {
-                rows.push((cursor, job));
-            }
+            let job = self.at(&cursor, outcome, &mut buffer)?;
+            self.look(cursor, job, &mut rows);
         }
         Ok(self.page(rows))
     }
@@ -279,11 +317,26 @@ impl Listing<'_> {
             && until.is_none_or(|until| cursor.at < until)
     }
 
-    fn page(&self, mut rows: Vec<(Cursor, StoredJob)>) -> Page {
-        let more = rows.len() > self.request.limit;
-        rows.truncate(self.request.limit);
-        let next = rows.last().filter(|_| more).map(|(cursor, _)| cursor.clone());
-        Page { jobs: rows.into_iter().map(|(_, job)| job).collect(), next }
+    /// Takes in what there is at a cursor, if it fits.
+    fn look(&self, cursor: Cursor, job: Option<StoredJob>, rows: &mut Rows) {
+        rows.looks += 1;
+        rows.last = Some(cursor.clone());
+        rows.fitting.extend(job.filter(|job| self.fits(&cursor, job)).map(|job| (cursor, job)));
+    }
+
+    fn is_full(&self, rows: &Rows) -> bool {
+        rows.fitting.len() > self.request.limit || rows.looks >= self.looks_max
+    }
+
+    fn page(&self, rows: Rows) -> Page {
+        let Rows { mut fitting, looks, last } = rows;
+        let next = if fitting.len() > self.request.limit {
+            fitting.truncate(self.request.limit);
+            fitting.last().map(|(cursor, _)| cursor.clone())
+        } else {
+            last.filter(|_| looks >= self.looks_max)
+        };
+        Page { jobs: fitting.into_iter().map(|(_, job)| job).collect(), next }
     }
 }
 
@@ -296,6 +349,10 @@ impl Stream {
 
 fn wants_live(filter: &Filter) -> bool {
     filter.states.is_empty() || filter.states.iter().any(|state| !state.is_final())
+}
+
+fn wants_running_only(filter: &Filter) -> bool {
+    !filter.states.is_empty() && filter.states.iter().all(|state| *state == JobState::Running)
 }
 
 /// The bound that leaves out more.

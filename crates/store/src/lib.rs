@@ -20,7 +20,7 @@
 //! - **S7 lookup** — `get` finds a job by name, live or finished, and nothing that was replaced,
 //!   forgotten or swept.
 //! - **S8 pages** — `list` pages by keyset: every row that was there all the time appears exactly
-//!   once.
+//!   once. A page may be short, or empty, and still say where to go on, but only further on.
 //! - **S9 ownership** — `acquire` gives a higher epoch each time; a shard has at most one owner.
 //! - **S10 bytes** — payloads, names and results come back as they were given, byte by byte.
 //! - **S11 history** — attempts and occurrences are returned in order; a finished job is visible
@@ -414,7 +414,7 @@ pub struct Filter {
     pub until: Option<Timestamp>,
 }
 
-/// The sort key of the last row of a page. Rows come in the order: live jobs by (due, number,
+/// The sort key of the last row that a page looked at. Rows come in the order: live jobs by (due, number,
 /// queue), then finished ones by (finished, number, queue).
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Cursor {
@@ -433,6 +433,7 @@ pub struct Cursor {
 pub struct Page {
     /// The rows, in order.
     pub jobs: Vec<StoredJob>,
-    /// Given when there may be more.
+    /// Given when there may be more, however few rows there are here: an engine need not look at
+    /// millions to fill a page.
     pub next: Option<Cursor>,
 }

@@ -1,0 +1,160 @@
+//! What only the engine itself can show: limits that are reached with a few jobs, and what is left
+//! of a sweep after the process.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use hence_core::change::{Change, LeaseGrant, Place};
+use hence_core::id::{
+    Epoch, JobId, JobName, JobNumber, QueueName, ScheduleId, ShardId, Token, WorkerName,
+};
+use hence_core::job::{Job, JobState, KeyOnFailure, OnUnknown, Payload, Progress, Target};
+use hence_core::retry::RetryPolicy;
+use hence_core::time::{Millis, Timestamp};
+use hence_store::{Filter, ListRequest, ShardBatch, StoredJob};
+
+use crate::engine::Engine;
+use crate::kv::fake_disk::FakeDisk;
+use crate::kv::{Background, Options};
+
+const SHARD: ShardId = ShardId(0);
+
+/// An engine and whoever owns its shard.
+struct Owned {
+    engine: Engine,
+    epoch: Epoch,
+    sequence: u64,
+}
+
+impl Owned {
+    fn open(disk: &FakeDisk) -> Self {
+        let background = Background::Inline;
+        let options = Options { background, ..Options::new(*b"0123456789abcdef") };
+        let disk = Arc::new(disk.clone());
+        let (engine, _) = Engine::open(Path::new("/data"), 1, options, disk).expect("opens");
+        let epoch = engine.acquire(SHARD, "node".to_owned()).expect("acquired");
+        Owned { engine, epoch, sequence: 0 }
+    }
+
+    fn commit(&mut self, changes: Vec<Change>) {
+        self.sequence += 1;
+        let batch = ShardBatch {
+            shard: SHARD,
+            epoch: self.epoch,
+            sequence: self.sequence,
+            changes: Arc::new(changes),
+            counts: Vec::new(),
+            next_number: JobNumber(1_000),
+        };
+        self.engine.commit(vec![batch]).expect("committed");
+    }
+
+    /// The numbers on each page, of five rows for which ten jobs are looked at.
+    fn pages(&self, filter: &Filter) -> Vec<Vec<u64>> {
+        let (mut pages, mut after) = (Vec::new(), None);
+        loop {
+            let filter = filter.clone();
+            let request = ListRequest { filter, after: after.clone(), limit: 5, now: at(0) };
+            let page = self.engine.list_within(SHARD, &request, 10).expect("listed");
+            pages.push(page.jobs.iter().map(number_of).collect());
+            assert!(page.next.is_none() || page.next > after, "a page goes nowhere");
+            after = page.next;
+            if after.is_none() {
+                return pages;
+            }
+        }
+    }
+}
+
+fn at(millis: i64) -> Timestamp {
+    Timestamp::from_millis(1_789_000_000_000 + millis)
+}
+
+fn queue() -> QueueName {
+    QueueName::new("mail").expect("a good name")
+}
+
+fn number_of(stored: &StoredJob) -> u64 {
+    stored.job().number.0
+}
+
+fn job(number: u64) -> Arc<Job> {
+    let id = JobId::new(&format!("job-{number}")).expect("a good id");
+    Arc::new(Job {
+        number: JobNumber(number),
+        name: JobName { queue: queue(), key: None, id },
+        submitted_at: at(0),
+        scheduled_for: at(number as i64),
+        payload: Payload::default(),
+        target: Target::Worker,
+        retry: RetryPolicy::default(),
+        timeout: Millis::from_secs(30),
+        expires_at: None,
+        retention: Millis::from_secs(3_600),
+        keep_result: false,
+        key_on_failure: KeyOnFailure::Block,
+        on_unknown: OnUnknown::Retry,
+        occurrence: None,
+        fingerprint: None,
+    })
+}
+
+fn put(number: u64) -> Change {
+    let job = job(number);
+    let progress = Progress::fresh(job.scheduled_for);
+    Change::JobPut { job, progress, replaces: None, revives: None }
+}
+
+fn leased(number: u64) -> Change {
+    let place = Place { due_at: at(number as i64), number: JobNumber(number) };
+    let lease = LeaseGrant { queue: queue(), place, attempt: 1, until: at(9_000) };
+    Change::LeasesGranted {
+        first_token: Token { shard: SHARD, epoch: Epoch(1), counter: number },
+        holder: WorkerName::new("worker").expect("a good name"),
+        at: at(50),
+        leases: vec![lease],
+    }
+}
+
+#[test]
+fn a_page_ends_when_it_has_looked_at_much_and_the_next_goes_on() {
+    let mut owned = Owned::open(&FakeDisk::new());
+    owned.commit((1..=35).map(put).collect());
+    owned.commit([3, 4, 25, 35].map(leased).into());
+    let ids = |schedule: &str| ScheduleId::new(schedule).expect("a good id");
+    let states = |states: &[JobState]| Filter { states: states.to_vec(), ..Filter::default() };
+    let rows: [(&str, Filter, &[&[u64]]); 3] = [
+        // A state that nothing is in goes along, so that leases alone do not answer.
+        ("few", states(&[JobState::Running, JobState::Ready]), &[&[3, 4], &[], &[25], &[35]]),
+        ("none", Filter { schedule: Some(ids("s")), ..Filter::default() }, &[&[], &[], &[], &[]]),
+        (
+            "all",
+            Filter::default(),
+            &[
+                &[1, 2, 3, 4, 5],
+                &[6, 7, 8, 9, 10],
+                &[11, 12, 13, 14, 15],
+                &[16, 17, 18, 19, 20],
+                &[21, 22, 23, 24, 25],
+                &[26, 27, 28, 29, 30],
+                &[31, 32, 33, 34, 35],
+            ],
+        ),
+    ];
+    for (what, filter, expected) in rows {
+        assert_eq!(owned.pages(&filter), expected, "{what}");
+    }
+}
+
+#[test]
+fn running_jobs_are_found_without_looking_at_the_others() {
+    let mut owned = Owned::open(&FakeDisk::new());
+    owned.commit((1..=100).map(put).collect());
+    owned.commit([99, 7, 50, 80, 81, 82].map(leased).into());
+    let filter = Filter { states: vec![JobState::Running], ..Filter::default() };
+    assert_eq!(owned.pages(&filter), [&[7, 50, 80, 81, 82][..], &[99]]);
+    let filter = Filter { from: Some(at(80)), until: Some(at(82)), ..filter };
+    assert_eq!(owned.pages(&filter), [[80, 81]]);
+    let other = Some(QueueName::new("other").expect("a good name"));
+    assert_eq!(owned.pages(&Filter { queue: other, ..filter }), [[0_u64; 0]]);
+}
