@@ -74,13 +74,13 @@ impl<'a> Attempts<'a> {
         &mut self,
         number: JobNumber,
         ended: Option<&AttemptRecord>,
-        keep_until: Timestamp,
+        lies_until: Timestamp,
         out: &mut Output<'_>,
     ) -> Result<(), StoreError> {
         for (order, encoded) in self.take_live(number, out)? {
             let key = out.key.attempt(keys::KEPT_ATTEMPT, self.shard, number, order);
             out.batch.put_fresh_with(key, |value| {
-                value.extend_from_slice(&instant_bytes(keep_until));
+                value.extend_from_slice(&instant_bytes(lies_until));
                 value.extend_from_slice(&encoded);
             });
             self.note_kept(number, order, encoded);

@@ -11,7 +11,7 @@ use hence_core::id::{JobNumber, QueueName, ShardId, Token, WorkerName};
 use hence_core::job::{AttemptRecord, Finish, Job, Lease, Outcome, Progress};
 use hence_core::queue::Counts;
 use hence_core::schedule::ScheduleProgress;
-use hence_core::time::Timestamp;
+use hence_core::time::{Millis, Timestamp};
 use hence_store::{ShardBatch, StoreError, codec};
 
 use crate::attempts::Attempts;
@@ -237,21 +237,29 @@ impl<'a> Draft<'a> {
             self.names.forget(self.shard, &job.name, out);
             return self.attempts.drop_live(job.number, out);
         }
+        let lies_until = self.lies_until(finish);
         let place = FinishedPlace { outcome: finish.outcome, at: finish.at, number: job.number };
         out.batch.put_fresh_with(out.key.finished(self.shard, queue, place), |value| {
-            value.extend_from_slice(&keys::instant_bytes(finish.keep_until));
+            value.extend_from_slice(&keys::instant_bytes(lies_until));
             codec::encode_finished(job, &progress, finish, keep_payload, value);
             if let Some(ended) = ended {
                 codec::encode_attempt(ended, value);
             }
         });
-        let spot = Spot::Finished { place, keep_until: finish.keep_until };
+        let spot = Spot::Finished { place, lies_until };
         self.names.lead(self.shard, &job.name, spot, out);
         if finish.outcome == Outcome::Dead {
             let key = out.key.dead(self.shard, finish.keep_until, job.number);
             out.batch.put_with(key, |value| values::encode_dead(finish.at, &job.name, value));
         }
-        self.attempts.keep(job.number, ended, finish.keep_until, out)
+        self.attempts.keep(job.number, ended, lies_until, out)
+    }
+
+    /// Until when what is left of a job lies there. A clock that ran ahead may have swept further
+    /// than the job is to be kept, and what was swept is not shown and goes with the next merge:
+    /// so it lies beyond that, and readers see by the job itself when its time is up.
+    fn lies_until(&self, finish: &Finish) -> Timestamp {
+        finish.keep_until.max(self.state.swept_until.plus(Millis::new(1)))
     }
 
     fn forgotten(

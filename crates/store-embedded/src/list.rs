@@ -41,16 +41,15 @@ impl Engine {
         request: &ListRequest,
         looks_max: usize,
     ) -> Result<Page, StoreError> {
-        let (queues, ended, now) = {
+        let (queues, ended, swept_until) = {
             let state = self.shard(shard)?;
             let queues: Vec<QueueName> = match &request.filter.queue {
                 Some(queue) => vec![queue.clone()],
                 None => state.queues.keys().cloned().collect(),
             };
-            (queues, state.ended.count(), request.now.max(state.swept_until))
+            (queues, state.ended.count(), state.swept_until)
         };
-        let request = ListRequest { now, ..request.clone() };
-        let listing = Listing { engine: self, shard, request: &request, ended, looks_max };
+        let listing = Listing { engine: self, shard, request, ended, swept_until, looks_max };
         match &request.filter.key {
             Some(key) => listing.by_key(&queues, key),
             None if wants_running_only(&request.filter) => listing.by_lease(),
@@ -65,6 +64,7 @@ struct Listing<'a> {
     request: &'a ListRequest,
     /// Leases that had ended when it began.
     ended: u64,
+    swept_until: Timestamp,
     looks_max: usize,
 }
 
@@ -273,7 +273,9 @@ impl Listing<'_> {
         value: &Bytes,
     ) -> Result<Option<StoredJob>, StoreError> {
         if finished {
-            return Ok(Some(StoredJob::Finished(decode_finished(value)?)));
+            let swept = values::kept_until(value).is_some_and(|until| until <= self.swept_until);
+            let done = (!swept).then(|| decode_finished(value)).transpose()?;
+            return Ok(done.map(StoredJob::Finished));
         }
         let live = self.live_row(queue, place, decode_live(value)?)?;
         Ok(live.map(StoredJob::Live))

@@ -215,10 +215,10 @@ impl Engine {
         names: &[JobName],
         now: Timestamp,
     ) -> Result<Vec<Option<StoredJob>>, StoreError> {
-        let now = now.max(self.shard(shard)?.swept_until);
+        let swept_until = self.shard(shard)?.swept_until;
         let read = |kv: &dyn Read| {
             let mut key = KeyBuffer::default();
-            let found = names.iter().map(|name| find(kv, shard, name, now, &mut key));
+            let found = names.iter().map(|name| find(kv, shard, name, now, swept_until, &mut key));
             found.collect::<Result<Vec<_>, StoreError>>()
         };
         self.at_once(shard, read, |mut found, state| {
@@ -266,16 +266,18 @@ fn find(
     shard: ShardId,
     name: &JobName,
     now: Timestamp,
+    swept_until: Timestamp,
     key: &mut KeyBuffer,
 ) -> Result<Option<StoredJob>, StoreError> {
     let spot = kv.get(key.name(shard, name)).map_err(failed("look up a name"))?;
     let Some(spot) = spot else { return Ok(None) };
     match Spot::decode(&spot)? {
-        Spot::Finished { keep_until, .. } if keep_until <= now => Ok(None),
+        Spot::Finished { lies_until, .. } if lies_until <= now.max(swept_until) => Ok(None),
         Spot::Finished { place, .. } => {
             let key = key.finished(shard, &name.queue, place);
             let value = kv.get(key).map_err(failed("read a finished job"))?;
-            value.map(|value| decode_finished(&value).map(StoredJob::Finished)).transpose()
+            let done = value.map(|value| decode_finished(&value)).transpose()?;
+            Ok(done.filter(|done| done.finish.keep_until > now).map(StoredJob::Finished))
         }
         Spot::Live(place) => Ok(live_at(kv, shard, &name.queue, place, key)?.map(StoredJob::Live)),
     }
@@ -305,8 +307,8 @@ fn read_attempts(
     let mut key = KeyBuffer::default();
     let spot = kv.get(key.name(shard, name)).map_err(failed("look up a name"))?;
     match spot.map(|spot| Spot::decode(&spot)).transpose()? {
-        Some(Spot::Finished { place, keep_until })
-            if place.number == number && keep_until > swept_until =>
+        Some(Spot::Finished { place, lies_until })
+            if place.number == number && lies_until > swept_until =>
         {
             let key = key.finished(shard, &name.queue, place);
             let value = kv.get(key).map_err(failed("read a finished job"))?;

@@ -19,7 +19,7 @@ use crate::engine::Engine;
 use crate::error::failed;
 use crate::keys::{self, KeyBuffer};
 use crate::kv::{Direction, Expiry, Read, Span, WriteBatch};
-use crate::read::{each_with_prefix, scan};
+use crate::read::{decode_finished, each_with_prefix, scan};
 use crate::values::{self, Spot};
 
 /// How long finished jobs whose time is up stay on an idle disk at most before that is noted.
@@ -159,9 +159,9 @@ impl Engine {
         out.batch.delete(&dead.key);
         let key = out.key.finished(shard, &dead.name.queue, dead.place);
         let stored = self.kv.get(key).map_err(failed("read a dead job"))?;
+        let done = stored.map(|value| decode_finished(&value)).transpose()?;
         // It may have died again at the same instant, to be kept longer.
-        let over = |until: Timestamp| until <= now;
-        if !stored.is_some_and(|value| values::kept_until(&value).is_some_and(over)) {
+        if done.is_none_or(|done| done.finish.keep_until > now) {
             return Ok(false);
         }
         out.batch.delete(key);

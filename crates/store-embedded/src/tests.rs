@@ -8,14 +8,19 @@ use hence_core::change::{Change, LeaseGrant, Place};
 use hence_core::id::{
     Epoch, JobId, JobName, JobNumber, QueueName, ScheduleId, ShardId, Token, WorkerName,
 };
-use hence_core::job::{Job, JobState, KeyOnFailure, OnUnknown, Payload, Progress, Target};
+use hence_core::job::{
+    AttemptEnd, AttemptRecord, Finish, Job, JobState, KeyOnFailure, OnUnknown, Outcome, Payload,
+    Progress, Target,
+};
 use hence_core::retry::RetryPolicy;
 use hence_core::time::{Millis, Timestamp};
 use hence_store::{Filter, ListRequest, ShardBatch, StoredJob};
 
 use crate::engine::Engine;
+use crate::keys;
 use crate::kv::fake_disk::FakeDisk;
 use crate::kv::{Background, Options};
+use crate::read::each_with_prefix;
 
 const SHARD: ShardId = ShardId(0);
 
@@ -28,8 +33,12 @@ struct Owned {
 
 impl Owned {
     fn open(disk: &FakeDisk) -> Self {
-        let background = Background::Inline;
-        let options = Options { background, ..Options::new(*b"0123456789abcdef") };
+        let options = Options {
+            segment_bytes: 64 * 1024,
+            memtable_bytes: 64 * 1024,
+            background: Background::Inline,
+            ..Options::new(*b"0123456789abcdef")
+        };
         let disk = Arc::new(disk.clone());
         let (engine, _) = Engine::open(Path::new("/data"), 1, options, disk).expect("opens");
         let epoch = engine.acquire(SHARD, "node".to_owned()).expect("acquired");
@@ -47,6 +56,45 @@ impl Owned {
             next_number: JobNumber(1_000),
         };
         self.engine.commit(vec![batch]).expect("committed");
+    }
+
+    /// The numbers of all jobs in this state, as they are at an instant.
+    fn listed(&self, state: JobState, now: Timestamp) -> Vec<u64> {
+        let filter = Filter { states: vec![state], ..Filter::default() };
+        let request = ListRequest { filter, after: None, limit: 100, now };
+        let page = self.engine.list(SHARD, &request).expect("listed");
+        page.jobs.iter().map(number_of).collect()
+    }
+
+    fn is_found(&self, number: u64, now: Timestamp) -> bool {
+        let found = self.engine.get(SHARD, &[job(number).name.clone()], now).expect("got");
+        found[0].is_some()
+    }
+
+    fn attempts(&self, number: u64) -> usize {
+        let name = &job(number).name;
+        self.engine.attempts(SHARD, name, JobNumber(number)).expect("attempts").len()
+    }
+
+    /// How many dead jobs went.
+    fn sweep(&self, now: Timestamp) -> u64 {
+        let swept = self.engine.sweep(SHARD, now, 100).expect("swept");
+        swept.iter().map(|(_, dead)| dead).sum()
+    }
+
+    /// Entries of jobs, names and attempts on the disk, once everything is merged.
+    fn entries(&self) -> usize {
+        self.engine.kv.compact().expect("merged");
+        let mut entries = 0;
+        for kind in [keys::FINISHED, keys::NAME, keys::KEPT_ATTEMPT, keys::DEAD] {
+            let prefix = keys::prefix(kind, SHARD);
+            let counted = each_with_prefix(&self.engine.kv, &prefix, |_, _| {
+                entries += 1;
+                Ok(())
+            });
+            counted.expect("read");
+        }
+        entries
     }
 
     /// The numbers on each page, of five rows for which ten jobs are looked at.
@@ -114,6 +162,78 @@ fn leased(number: u64) -> Change {
         at: at(50),
         leases: vec![lease],
     }
+}
+
+fn attempt(number: u64) -> AttemptRecord {
+    AttemptRecord {
+        attempt: 1,
+        token: Token { shard: SHARD, epoch: Epoch(1), counter: number },
+        holder: WorkerName::new("worker").expect("a good name"),
+        started_at: at(10),
+        ended_at: at(20),
+        end: AttemptEnd::Failed,
+        reason: None,
+    }
+}
+
+/// Tried once in vain, and due at once again.
+fn retried(number: u64) -> Change {
+    let (job, from) = (job(number), at(number as i64));
+    let progress = Progress { due_at: from, attempts: 1, crashes: 0, holds_key: false };
+    Change::JobMoved { job, from, progress, ended: Some(Box::new(attempt(number))) }
+}
+
+/// Ends at 50, to be kept until 200.
+fn finished(number: u64, outcome: Outcome) -> Change {
+    let keep_until = at(200);
+    let finish = Finish { outcome, at: at(50), reason: None, result: None, keep_until };
+    Change::JobFinished {
+        job: job(number),
+        progress: Progress::fresh(at(number as i64)),
+        finish: Box::new(finish),
+        ended: Some(Box::new(attempt(number))),
+        keep_payload: true,
+    }
+}
+
+#[test]
+fn what_ends_after_a_clock_ran_ahead_and_was_set_right_is_kept_for_its_time() {
+    for (outcome, dead) in [(Outcome::Succeeded, 0), (Outcome::Dead, 1)] {
+        let disk = FakeDisk::new();
+        let mut owned = Owned::open(&disk);
+        owned.commit(vec![put(1)]);
+        owned.sweep(at(7_200_000));
+        owned.commit(vec![retried(1)]);
+        owned.commit(vec![finished(1, outcome)]);
+        for when in ["at once", "merged", "opened again"] {
+            match when {
+                "merged" => owned.engine.kv.compact().expect("merged"),
+                "opened again" => {
+                    drop(owned);
+                    owned = Owned::open(&disk);
+                }
+                _ => {}
+            }
+            let what = format!("{outcome:?}, {when}");
+            assert!(owned.is_found(1, at(199)) && !owned.is_found(1, at(200)), "{what}");
+            assert_eq!(owned.listed(outcome.state(), at(199)), [1], "{what}");
+            assert_eq!(owned.listed(outcome.state(), at(200)), [0_u64; 0], "{what}");
+            assert_eq!(owned.attempts(1), 2, "{what}");
+            assert_eq!(owned.sweep(at(199)), 0, "{what}: not yet");
+        }
+        assert_eq!(owned.sweep(at(200)), dead, "{outcome:?}");
+        assert_eq!(owned.sweep(at(7_400_000)), 0, "{outcome:?}: once");
+        assert_eq!(owned.entries(), 0, "{outcome:?}: nothing is left for ever");
+    }
+}
+
+#[test]
+fn a_sweep_by_a_clock_that_ran_ahead_makes_no_job_ready() {
+    let mut owned = Owned::open(&FakeDisk::new());
+    owned.commit(vec![put(1)]);
+    owned.sweep(at(7_200_000));
+    assert_eq!(owned.listed(JobState::Scheduled, at(0)), [1]);
+    assert_eq!(owned.listed(JobState::Ready, at(0)), [0_u64; 0]);
 }
 
 #[test]

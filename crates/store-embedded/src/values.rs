@@ -31,7 +31,11 @@ const STORE_VERSION: u8 = 2;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Spot {
     Live(Place),
-    Finished { place: FinishedPlace, keep_until: Timestamp },
+    /// Lies there at least until the job's time is up.
+    Finished {
+        place: FinishedPlace,
+        lies_until: Timestamp,
+    },
 }
 
 impl Spot {
@@ -42,9 +46,9 @@ impl Spot {
                 out.extend_from_slice(&instant_bytes(place.due_at));
                 out.extend_from_slice(&place.number.0.to_be_bytes());
             }
-            Spot::Finished { place, keep_until } => {
+            Spot::Finished { place, lies_until } => {
                 out.push(SPOT_FINISHED);
-                out.extend_from_slice(&instant_bytes(keep_until));
+                out.extend_from_slice(&instant_bytes(lies_until));
                 out.push(outcome_byte(place.outcome));
                 out.extend_from_slice(&instant_bytes(place.at));
                 out.extend_from_slice(&place.number.0.to_be_bytes());
@@ -59,12 +63,12 @@ impl Spot {
                 Some(Spot::Live(Place { due_at, number: JobNumber(fields.u64()?) }))
             }
             SPOT_FINISHED => {
-                let keep_until = fields.instant()?;
+                let lies_until = fields.instant()?;
                 let outcome = outcome_from(fields.byte()?)?;
                 let at = fields.instant()?;
                 let number = JobNumber(fields.u64()?);
                 let place = FinishedPlace { outcome, at, number };
-                Some(Spot::Finished { place, keep_until })
+                Some(Spot::Finished { place, lies_until })
             }
             _ => None,
         })
