@@ -11,8 +11,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use hence_core::change::FinishedPlace;
 use hence_core::id::{JobName, JobNumber, QueueName, ShardId};
 use hence_core::job::Outcome;
+use hence_core::queue::Counts;
 use hence_core::time::{Millis, Timestamp};
-use hence_store::StoreError;
+use hence_store::{StoreError, codec};
 
 use crate::draft::Output;
 use crate::engine::Engine;
@@ -116,9 +117,32 @@ impl Engine {
                 *swept.entry(dead.name.queue).or_default() += 1;
             }
         }
+        let counts = self.counts_without(shard, &swept)?;
+        for (queue, counts) in &counts {
+            let key = out.key.named(keys::COUNTS, shard, queue.as_str());
+            out.batch.put_with(key, |value| codec::encode_counts(counts, value));
+        }
         self.commit_shard_record(shard, writer, |_| {})?;
+        self.shard_mut(shard)?.counts.extend(counts);
         self.kv.expire().map_err(failed("sweep"))?;
         Ok(swept.into_iter().collect())
+    }
+
+    /// The counts of these queues once so many dead jobs of them are gone. The owner will say the
+    /// same when it has heard of the sweep, but it may end before that, and whoever comes next
+    /// believes what is stored.
+    fn counts_without(
+        &self,
+        shard: ShardId,
+        swept: &BTreeMap<QueueName, u64>,
+    ) -> Result<Vec<(QueueName, Counts)>, StoreError> {
+        let state = self.shard(shard)?;
+        let lowered = swept.iter().filter_map(|(queue, gone)| {
+            let counts = state.counts.get(queue)?;
+            let dead = counts.dead.saturating_sub(*gone);
+            Some((queue.clone(), Counts { dead, ..*counts }))
+        });
+        Ok(lowered.collect())
     }
 
     /// Whether so much time is up that it is worth a commit to let it go from the disk as well.

@@ -12,6 +12,7 @@ use hence_core::job::{
     AttemptEnd, AttemptRecord, Finish, Job, JobState, KeyOnFailure, OnUnknown, Outcome, Payload,
     Progress, Target,
 };
+use hence_core::queue::Counts;
 use hence_core::retry::RetryPolicy;
 use hence_core::time::{Millis, Timestamp};
 use hence_store::{Filter, ListRequest, ShardBatch, StoredJob};
@@ -46,13 +47,17 @@ impl Owned {
     }
 
     fn commit(&mut self, changes: Vec<Change>) {
+        self.commit_counted(changes, Vec::new());
+    }
+
+    fn commit_counted(&mut self, changes: Vec<Change>, counts: Vec<(QueueName, Counts)>) {
         self.sequence += 1;
         let batch = ShardBatch {
             shard: SHARD,
             epoch: self.epoch,
             sequence: self.sequence,
             changes: Arc::new(changes),
-            counts: Vec::new(),
+            counts,
             next_number: JobNumber(1_000),
         };
         self.engine.commit(vec![batch]).expect("committed");
@@ -80,6 +85,12 @@ impl Owned {
     fn sweep(&self, now: Timestamp) -> u64 {
         let swept = self.engine.sweep(SHARD, now, 100).expect("swept");
         swept.iter().map(|(_, dead)| dead).sum()
+    }
+
+    /// Dead jobs, as a new owner would count on.
+    fn dead(&self) -> u64 {
+        let recovered = self.engine.recover(SHARD).expect("recovered");
+        recovered.counts.iter().map(|(_, counts)| counts.dead).sum()
     }
 
     /// Entries of jobs, names and attempts on the disk, once everything is merged.
@@ -225,6 +236,27 @@ fn what_ends_after_a_clock_ran_ahead_and_was_set_right_is_kept_for_its_time() {
         assert_eq!(owned.sweep(at(7_400_000)), 0, "{outcome:?}: once");
         assert_eq!(owned.entries(), 0, "{outcome:?}: nothing is left for ever");
     }
+}
+
+#[test]
+fn dead_jobs_that_were_swept_are_not_counted_after_a_crash() {
+    let disk = FakeDisk::new();
+    let mut owned = Owned::open(&disk);
+    owned.commit((1..=3).map(put).collect());
+    let counts = |dead| vec![(queue(), Counts { dead, pending: 7, ..Counts::default() })];
+    owned.commit_counted((1..=2).map(|n| finished(n, Outcome::Dead)).collect(), counts(2));
+    assert_eq!((owned.sweep(at(200)), owned.dead()), (2, 0));
+    drop(owned);
+    let mut owned = Owned::open(&disk);
+    assert_eq!(owned.listed(JobState::Dead, at(100)), [0_u64; 0]);
+    assert_eq!(owned.dead(), 0, "counted as they are listed");
+    // Counts that the owner says are whole: nothing is taken from them again.
+    owned.commit_counted(vec![finished(3, Outcome::Dead)], counts(1));
+    drop(owned);
+    let owned = Owned::open(&disk);
+    assert_eq!(owned.listed(JobState::Dead, at(100)), [3]);
+    let recovered = owned.engine.recover(SHARD).expect("recovered").counts;
+    assert_eq!(recovered, counts(1), "and the others are as they were");
 }
 
 #[test]
