@@ -246,14 +246,10 @@ impl Builder {
         let (epoch, shard, recovery_time) = self.take_over().await?;
         let (mailbox, inbox) = Mailbox::new(bell);
         let watchers = Arc::new(Watchers::default());
-        let handlers = self.handlers.clone();
-        let dispatch = Dispatch::new(Handle::current(), mailbox.clone(), self.http, handlers);
-        let dispatch = Arc::new(dispatch);
+        let (runtime, handlers) = (Handle::current(), self.handlers.clone());
+        let dispatch = Arc::new(Dispatch::new(runtime, mailbox.clone(), self.http, handlers));
         let (read_line, reads) = std::sync::mpsc::channel();
-        let aside = aside(&wait, &*self.store);
-        let poke = mailbox.clone();
-        // Whoever moves the clock after the end moves nothing.
-        self.clock.attach(Box::new(move || drop(poke.send(Message::Poke))));
+        let_poke(&*self.clock, mailbox.clone());
         mailbox.send(Message::Handlers(self.handlers.names()))?;
         let over = Over::default();
         let committer = Committer {
@@ -294,7 +290,7 @@ impl Builder {
             clock: self.clock,
             watchers,
             chance: self.chance,
-            aside,
+            aside: aside(&reader.wait, &*self.store),
         };
         let hence = Hence {
             client: Client::new(inner),
@@ -324,6 +320,11 @@ impl Builder {
         reach(Point::StartRecovered);
         Ok((epoch, shard, watch.elapsed()))
     }
+}
+
+/// Whoever moves the clock pokes the driver; after its end, nothing.
+fn let_poke(clock: &dyn Clock, mailbox: Mailbox) {
+    clock.attach(Box::new(move || drop(mailbox.send(Message::Poke))));
 }
 
 /// Where clients read from a store that works on the thread that asks. Whoever takes the steps by
