@@ -7,6 +7,7 @@ mod demo;
 mod help;
 mod jobs;
 mod serve;
+mod store;
 mod support;
 mod times;
 mod work;

@@ -1,6 +1,7 @@
 //! Stores, for people: open any of them; check and repair a directory.
 
 use std::fmt::Write as _;
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -238,16 +239,28 @@ fn lost_words(lost: &GivenUp) -> String {
     words
 }
 
+/// A mistyped name must not get a store made in it, nor be called a damaged one.
 fn must_exist(dir: &Path) -> Result<(), Failure> {
     let problem = |error| Failure::io(format_args!("looking into {}", dir.display()), &error);
-    let mut files = std::fs::read_dir(dir).map_err(problem)?;
-    if files.next().is_none() {
-        return Err(Failure::new(
-            Exit::NotFound,
-            format!("there is no store in {}", dir.display()),
-        ));
+    let none = || Failure::new(Exit::NotFound, format!("there is no store in {}", dir.display()));
+    let files = match std::fs::read_dir(dir) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(none()),
+        files => files.map_err(problem)?,
+    };
+    for file in files {
+        let name = file.map_err(problem)?.file_name();
+        if name.to_str().is_some_and(is_of_a_store) {
+            return Ok(());
+        }
     }
-    Ok(())
+    Err(none())
+}
+
+/// Whether only a store has a file of this name: its manifest, a segment of its log, a table.
+fn is_of_a_store(name: &str) -> bool {
+    let number = name.strip_suffix(".log").or_else(|| name.strip_suffix(".table"));
+    let is_number = |text: &str| text.len() >= 10 && text.bytes().all(|b| b.is_ascii_digit());
+    name == "MANIFEST" || number.is_some_and(is_number)
 }
 
 fn kv_failure(error: &Error, dir: &Path) -> Failure {
@@ -269,6 +282,23 @@ fn kv_failure(error: &Error, dir: &Path) -> Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_store_is_known_by_the_names_of_its_files() {
+        let rows = [
+            ("MANIFEST", true),
+            ("0000000001.log", true),
+            ("0000000012.table", true),
+            ("LOCK", false),
+            ("MANIFEST.tmp", false),
+            ("app.log", false),
+            ("2026.log", false),
+            ("a.table", false),
+        ];
+        for (name, expected) in rows {
+            assert_eq!(is_of_a_store(name), expected, "{name}");
+        }
+    }
 
     #[test]
     fn what_was_given_up_is_said_without_empty_ranges() {
