@@ -113,6 +113,8 @@ fn request(add: &Add) -> Result<Value, Failure> {
 struct Tally {
     accepted: u64,
     refused: u64,
+    /// Why ids are not printed any more. The jobs are scheduled all the same.
+    unprinted: Option<Failure>,
 }
 
 async fn many(file: &FilePath, api: &Api, output: &Output) -> Result<(), Failure> {
@@ -139,10 +141,10 @@ async fn many(file: &FilePath, api: &Api, output: &Output) -> Result<(), Failure
     }
     submit(&mut batch, api, output, &mut tally).await?;
     bar.finish_and_clear();
-    conclude(&tally, output)
+    conclude(tally, output)
 }
 
-fn conclude(tally: &Tally, output: &Output) -> Result<(), Failure> {
+fn conclude(tally: Tally, output: &Output) -> Result<(), Failure> {
     let accepted = words::count(tally.accepted, "job");
     if tally.refused > 0 {
         let message = format!("{accepted} accepted, {} refused", tally.refused);
@@ -150,7 +152,11 @@ fn conclude(tally: &Tally, output: &Output) -> Result<(), Failure> {
             .fix("correct the lines named above and add them again"));
     }
     output.say(format_args!("{accepted} accepted"));
-    Ok(())
+    match tally.unprinted {
+        // Whoever read the ids had enough of them.
+        None | Some(Failure { exit: Exit::Quiet, .. }) => Ok(()),
+        Some(failure) => Err(failure),
+    }
 }
 
 /// Jobs that wait to be sent, with the lines they came from.
@@ -197,7 +203,9 @@ async fn submit(
         match wire::refusal(&answer) {
             None => {
                 tally.accepted += 1;
-                print_accepted(answer, output)?;
+                if tally.unprinted.is_none() {
+                    tally.unprinted = output.line(accepted_line(answer, output)?).err();
+                }
             }
             Some(why) => {
                 tally.refused += 1;
@@ -210,12 +218,12 @@ async fn submit(
     Ok(())
 }
 
-fn print_accepted(answer: Value, output: &Output) -> Result<(), Failure> {
+fn accepted_line(answer: Value, output: &Output) -> Result<String, Failure> {
     if output.is_json() {
-        return output.json(&answer);
+        return Ok(answer.to_string());
     }
     let job: Accepted = wire::read(answer)?;
-    output.line(output.paint(Tone::Strong, &job.id))
+    Ok(output.paint(Tone::Strong, &job.id))
 }
 
 fn open(file: &FilePath) -> Result<(Box<dyn BufRead>, Option<u64>), Failure> {

@@ -1,5 +1,7 @@
 //! A job's life through the command line.
 
+use std::process::Stdio;
+
 use crate::support::{DEADLINE, Server, hence, receiver, text};
 
 #[test]
@@ -87,6 +89,26 @@ fn many_jobs_come_from_a_file_and_bad_lines_are_named() {
             && said.contains("2 jobs accepted, 1 refused"),
         "{said}"
     );
+}
+
+/// `hence add --many FILE | head -1` once scheduled the first batch only, and ended with 0.
+#[test]
+fn many_jobs_are_scheduled_though_nobody_reads_their_ids() {
+    let server = Server::start();
+    let file = server.directory.path().join("jobs.jsonl");
+    let mut lines: Vec<String> = (0..1_201).map(|n| format!("{{\"id\": \"j{n}\"}}")).collect();
+    lines.push(r#"{"id": "bad", "in": "soon"}"#.to_owned());
+    for (count, code) in [(1_201, 0), (1_202, 1)] {
+        std::fs::write(&file, lines[..count].join("\n")).unwrap();
+        let mut command = server.command(&["add", "--many", file.to_str().unwrap()]);
+        let mut adding = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        drop(adding.stdout.take());
+        let ended = adding.wait_with_output().unwrap();
+        let said = text(&ended.stderr);
+        assert_eq!(ended.status.code(), Some(code), "{said}");
+        assert!(said.contains("1201 jobs accepted"), "{said}");
+    }
+    assert_eq!(server.ok(&["jobs", "--all", "--json"]).lines().count(), 1_201);
 }
 
 #[test]
