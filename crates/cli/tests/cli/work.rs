@@ -1,7 +1,7 @@
 //! `hence work`: a command for each job, and what its exit code means.
 
 use std::os::unix::fs::PermissionsExt;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
 use crate::support::{Server, first_line, signal, text};
 
@@ -126,6 +126,31 @@ fn a_long_command_keeps_its_lease() {
     let done = work(&server, &["--once", "--lease", "400ms"], "sleep 1.5");
     assert!(done.status.success(), "{}", text(&done.stderr));
     assert_eq!(state(&server, "long"), "succeeded");
+}
+
+/// The worker once waited for the end of the output, which a child in the background holds open.
+#[test]
+fn a_command_is_done_when_it_ends_whatever_it_leaves_running() {
+    let server = Server::start();
+    for (id, options) in [("plain", &[][..]), ("kept", &["--keep-output"])] {
+        add(&server, id, &["--keep-result"]);
+        let (late, left) = (server.directory.path().join(id), server.directory.path().join("left"));
+        let script = format!(
+            "(sleep 20; touch {}) & echo $! > {}; echo said",
+            late.display(),
+            left.display()
+        );
+        let arguments = [&["work", "q", "--once"], options, &["--", "sh", "-c", &script]].concat();
+        let mut command = server.command(&arguments);
+        let done = command.stdout(Stdio::null()).stderr(Stdio::null()).status().unwrap();
+        assert_eq!(done.code(), Some(0), "{id}");
+        assert!(!late.exists(), "{id}: what it left behind was waited for");
+        let left = std::fs::read_to_string(left).unwrap();
+        let alive = Command::new("kill").arg(left.trim()).status().unwrap();
+        assert!(alive.success(), "{id}: what it left behind was killed");
+        assert_eq!(state(&server, id), "succeeded");
+    }
+    assert_eq!(server.ok(&["show", "kept", "--queue", "q", "--result"]), "said\n");
 }
 
 #[test]

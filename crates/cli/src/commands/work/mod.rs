@@ -36,6 +36,7 @@ HENCE_MAX_ATTEMPTS, HENCE_DUE_AT and HENCE_LEASE_TOKEN in its environment. It en
   0    the job is done
   75   not now: given back, the attempt does not count (EX_TEMPFAIL)
   else a failed attempt; the last line on stderr is kept as the reason
+What it leaves running in the background is not waited for, and what that writes is not kept.
 A command that cannot be started is nobody's failed attempt: its job is given back, and the worker
 ends. With --once the exit code is 1 unless the job is done; with --drain, if any attempt failed.
 The lease is extended while the command runs; if it is lost all the same, the command is killed.";

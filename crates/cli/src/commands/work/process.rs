@@ -1,11 +1,13 @@
 //! One job at hand: the command is run, its lease is kept alive, its end is reported.
 
-use std::process::Stdio;
+use std::io;
+use std::pin::pin;
+use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_process_group};
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::process::{Child, Command};
 use tokio::sync::watch;
 
@@ -23,6 +25,10 @@ const TEMPFAIL: i32 = 75;
 const RESULT_BYTES_MAX: usize = 1024 * 1024;
 /// The part of the last line that can become a reason.
 const REASON_BYTES_MAX: usize = 1_000;
+
+/// How long the last words of a command that has ended are waited for. What it wrote is there by
+/// then; a child that it left running holds the pipes open for as long as it likes.
+const LAST_WORDS_WITHIN: Duration = Duration::from_millis(100);
 
 /// How long a job waits that was given back because the command cannot be run: until this worker
 /// is gone, so that its own request for more does not take the job again.
@@ -136,16 +142,22 @@ async fn execute(
         Ok(child) => child,
         Err(end) => return Ok(end),
     };
-    let run = supervise(&mut child, payload, work, output);
-    let ended = tokio::select! {
-        ended = run => ended?,
-        () = hold(&job, leases, output) => End::LeaseLost,
-        _ = stopping.wait_for(|stop| *stop == Stop::Now) => End::Stopped,
-    };
-    if !matches!(ended, End::Exited { .. }) {
-        kill(&mut child).await;
+    let mut heard = Heard::default();
+    let lost = hold(&job, leases, output);
+    match supervise(&mut child, payload, &mut heard, lost, &mut stopping, output).await {
+        Ok(status) => {
+            let status = status.map_err(|error| Failure::io("waiting for the command", &error))?;
+            let program = work.command.first().map(|name| name.to_string_lossy());
+            let program = program.unwrap_or_default();
+            let reason = heard.last.text();
+            let reason = reason.unwrap_or_else(|| format!("{program} ended with {status}"));
+            Ok(End::Exited { code: status.code(), output: heard.captured, reason })
+        }
+        Err(end) => {
+            kill(&mut child).await;
+            Ok(end)
+        }
     }
-    Ok(ended)
 }
 
 fn spawn(job: &Leased, work: &Work) -> Result<Child, End> {
@@ -182,35 +194,54 @@ fn not_begun(program: &str, error: &std::io::Error) -> End {
     if passes { End::NotNow(failure) } else { End::NotStarted(failure) }
 }
 
-/// Feeds the command, reads what it writes, waits for its end.
+/// What the command said.
+#[derive(Debug, Default)]
+struct Heard {
+    captured: Captured,
+    last: LastLine,
+}
+
+/// Feeds the command and reads what it writes until it ends, or until it is to be ended.
 async fn supervise(
     child: &mut Child,
     payload: Vec<u8>,
-    work: &Work,
+    heard: &mut Heard,
+    lost: impl Future<Output = ()>,
+    stopping: &mut watch::Receiver<Stop>,
     output: &Output,
-) -> Result<End, Failure> {
-    let stdin = child.stdin.take();
-    let feed = async move {
-        if let Some(mut stdin) = stdin {
-            // A command that does not read its input to the end is within its rights.
-            let _ = stdin.write_all(&payload).await;
+) -> Result<io::Result<ExitStatus>, End> {
+    let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
+    let Heard { captured, last } = heard;
+    let talk = async {
+        tokio::join!(feed(stdin, payload), capture(stdout, captured), tee(stderr, last, output))
+    };
+    let (mut talk, mut lost) = (pin!(talk), pin!(lost));
+    let mut talking = true;
+    let status = loop {
+        tokio::select! {
+            // First of all, because a command that has ended by itself is neither lost nor stopped.
+            biased;
+            status = child.wait() => break status,
+            _ = &mut talk, if talking => talking = false,
+            () = &mut lost => return Err(End::LeaseLost),
+            _ = stopping.wait_for(|stop| *stop == Stop::Now) => return Err(End::Stopped),
         }
     };
-    let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
-    let ended = async {
-        let (captured, last, ()) = tokio::join!(capture(stdout), tee(stderr, output), feed);
-        (captured, last, child.wait().await)
-    };
-    let (captured, last, status) = ended.await;
-    let status = status.map_err(|error| Failure::io("waiting for the command", &error))?;
-    let program = work.command.first().map(|name| name.to_string_lossy()).unwrap_or_default();
-    let reason = last.unwrap_or_else(|| format!("{program} ended with {status}"));
-    Ok(End::Exited { code: status.code(), output: captured, reason })
+    if talking {
+        clock::within(LAST_WORDS_WITHIN, talk).await;
+    }
+    Ok(status)
 }
 
-async fn capture(stdout: Option<impl AsyncRead + Unpin>) -> Captured {
-    let mut captured = Captured::default();
-    let Some(mut stdout) = stdout else { return captured };
+async fn feed(stdin: Option<impl AsyncWrite + Unpin>, payload: Vec<u8>) {
+    if let Some(mut stdin) = stdin {
+        // A command that does not read its input to the end is within its rights.
+        let _ = stdin.write_all(&payload).await;
+    }
+}
+
+async fn capture(stdout: Option<impl AsyncRead + Unpin>, captured: &mut Captured) {
+    let Some(mut stdout) = stdout else { return };
     let mut chunk = vec![0; 16 * 1024];
     // Read to the end even when it is too much: a blocked command would never finish.
     while let Ok(read @ 1..) = stdout.read(&mut chunk).await {
@@ -219,19 +250,16 @@ async fn capture(stdout: Option<impl AsyncRead + Unpin>) -> Captured {
             captured.bytes.extend_from_slice(&chunk[..read]);
         }
     }
-    captured
 }
 
 /// Passes stderr on and remembers its last line.
-async fn tee(stderr: Option<impl AsyncRead + Unpin>, output: &Output) -> Option<String> {
-    let mut stderr = stderr?;
+async fn tee(stderr: Option<impl AsyncRead + Unpin>, last: &mut LastLine, output: &Output) {
+    let Some(mut stderr) = stderr else { return };
     let mut chunk = vec![0; 4 * 1024];
-    let mut last = LastLine::default();
     while let Ok(read @ 1..) = stderr.read(&mut chunk).await {
         output.pass_on(&chunk[..read]);
         last.feed(&chunk[..read]);
     }
-    last.text()
 }
 
 /// The last line that is not blank, cut to what a reason may hold.
