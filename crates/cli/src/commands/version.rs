@@ -23,7 +23,12 @@ pub(crate) async fn run(_: Version, api: &Api, output: &Output) -> Result<(), Fa
         Ok(stats) => of(&stats),
         // A version without a server is an answer too.
         Err(failure) if failure.exit == Exit::Unreachable => None,
-        Err(failure) => return Err(failure),
+        Err(failure) => {
+            let fix = failure.fix.map(|fix| format!("; {fix}")).unwrap_or_default();
+            let why = failure.message;
+            output.warn(format_args!("the server at {} does not say: {why}{fix}", api.base()));
+            None
+        }
     };
     if output.is_json() {
         return output.json(&json!({"client": OURS, "server": server}));
