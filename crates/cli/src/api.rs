@@ -236,17 +236,22 @@ fn escape(text: &str) -> String {
 
 fn base_of(server: &str) -> Result<String, Failure> {
     let wrong = |problem: &str| {
-        Failure::refused(format!("the server address `{server}` {problem}"))
+        Failure::new(Exit::Usage, format!("the server address `{server}` {problem}"))
             .fix("write it like http://127.0.0.1:7070")
     };
     let with_scheme =
         if server.contains("://") { server.to_owned() } else { format!("http://{server}") };
     let uri: Uri = with_scheme.parse().map_err(|_| wrong("is not a URL"))?;
-    match (uri.scheme_str(), uri.authority()) {
-        (Some("http" | "https"), Some(_)) => Ok(with_scheme.trim_end_matches('/').to_owned()),
-        (_, None) => Err(wrong("names no host")),
-        _ => Err(wrong("is neither http nor https")),
+    let Some(authority) = uri.authority() else { return Err(wrong("names no host")) };
+    if !matches!(uri.scheme_str(), Some("http" | "https")) {
+        return Err(wrong("is neither http nor https"));
     }
+    // A port that is none would be left out, and the usual one asked instead.
+    let host_and_port = authority.as_str().rsplit('@').next().unwrap_or_default();
+    if host_and_port != authority.host() && authority.port_u16().is_none() {
+        return Err(wrong("names a port that is none"));
+    }
+    Ok(with_scheme.trim_end_matches('/').to_owned())
 }
 
 fn connector(base: &str) -> Result<HttpsConnector<HttpConnector>, Failure> {
@@ -386,10 +391,16 @@ mod tests {
             ("http://host/", "http://host"),
             ("host:7070", "http://host:7070"),
             ("https://host/hence/", "https://host/hence"),
+            ("http://[::1]:7070", "http://[::1]:7070"),
+            ("http://[::1]", "http://[::1]"),
+            ("http://user:secret@host:80", "http://user:secret@host:80"),
+            ("http://user@host", "http://user@host"),
         ] {
             assert_eq!(base_of(given), Ok(base.to_owned()), "{given}");
         }
-        for bad in ["", "ftp://host", "http://", "not a url"] {
+        for bad in
+            ["", "ftp://host", "http://", "not a url", "host:99999", "http://[::1]:x", "host:"]
+        {
             assert!(base_of(bad).is_err(), "{bad}");
         }
     }

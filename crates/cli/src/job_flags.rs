@@ -18,7 +18,7 @@ const PAYLOAD_READ_MAX: u64 = 16 * 1024 * 1024;
 #[derive(Debug, Clone, Args)]
 #[group(skip)]
 pub(crate) struct DueFlags {
-    /// When it is due: "7pm tomorrow", RFC 3339 or Unix time [default: now]
+    /// When it is due: "7pm tomorrow", RFC 3339 or Unix time; a new job without a time is due now
     #[arg(long, value_name = "TIME", conflicts_with = "in")]
     pub(crate) at: Option<String>,
     /// How long from now it is due: 5s, 1h30m, "2 days"

@@ -29,15 +29,20 @@ pub(crate) struct Jobs {
     #[command(flatten)]
     filter: Filter,
     /// Show at most so many
-    #[arg(long, value_name = "COUNT", default_value_t = 50)]
-    limit: usize,
+    #[arg(
+        long,
+        value_name = "COUNT",
+        default_value_t = 50,
+        value_parser = clap::value_parser!(u32).range(1..)
+    )]
+    limit: u32,
     /// Show all, however many there are
     #[arg(long, conflicts_with = "limit")]
     all: bool,
 }
 
 pub(crate) async fn run(jobs: Jobs, api: &Api, output: &Output) -> Result<(), Failure> {
-    let mut left = if jobs.all { usize::MAX } else { jobs.limit };
+    let mut left = if jobs.all { usize::MAX } else { jobs.limit as usize };
     let mut cursor: Option<String> = None;
     let mut shown = 0;
     while left > 0 {

@@ -127,6 +127,10 @@ fn refusals_and_absences_have_their_exit_codes() {
     check(&["show", "nothing"], 3, "fix: ");
     check(&["schedules", "show", "nothing"], 3, "no such schedule");
     check(&["jobs", "--state", "asleep"], 2, "possible values");
+    check(&["jobs", "--limit", "0"], 2, "--limit");
+    for port in ["99999", "-1", "x", ""] {
+        check(&["jobs", "--server", &format!("http://127.0.0.1:{port}")], 2, "write it like");
+    }
     check(&["add", "http://a/", "--payload-file", "/nonexistent"], 74, "/nonexistent");
     let nobody = hence().args(["jobs", "--server", "http://127.0.0.1:1"]).output().unwrap();
     assert_eq!(nobody.status.code(), Some(4));
