@@ -3,7 +3,9 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::error::ErrorKind;
+use clap::parser::ValueSource;
+use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 
 use crate::commands::{
     act, add, completions, demo, docs, doctor, forecast, jobs, next, queues, reschedule, schedules,
@@ -43,7 +45,7 @@ pub(crate) struct Global {
     /// The token that the server wants
     #[arg(long, global = true, value_name = "TOKEN", env = "HENCE_TOKEN", hide_env_values = true)]
     pub(crate) token: Option<String>,
-    /// A file that holds the token
+    /// A file that holds the token; as a flag it wins over HENCE_TOKEN
     #[arg(
         long,
         global = true,
@@ -61,6 +63,29 @@ pub(crate) struct Global {
     /// Use colours (NO_COLOR is honoured)
     #[arg(long, global = true, value_name = "WHEN", value_enum, default_value_t = Colour::Auto)]
     pub(crate) color: Colour,
+}
+
+impl Cli {
+    /// What was typed; ends the process when it cannot be understood.
+    pub(crate) fn read() -> Self {
+        let matches = Cli::command().get_matches();
+        Self::of(&matches).unwrap_or_else(|error| error.exit())
+    }
+
+    /// A flag wins over the environment, also where the one names the token and the other a file.
+    fn of(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        let mut cli = Cli::from_arg_matches(matches)?;
+        let typed = |name| matches.value_source(name) == Some(ValueSource::CommandLine);
+        match (typed("token"), typed("token_file")) {
+            (true, true) => {
+                let message = "--token cannot be used with --token-file: give one of them";
+                return Err(Cli::command().error(ErrorKind::ArgumentConflict, message));
+            }
+            (false, true) => cli.global.token = None,
+            (_, false) => {}
+        }
+        Ok(cli)
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -152,7 +177,6 @@ Exit codes: 0 done, 1 refused or failed, 2 usage, 3 not found, 4 server unreacha
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory;
 
     #[test]
     fn the_grammar_is_sound() {
@@ -201,7 +225,10 @@ mod tests {
         "hence docs cli",
         "hence version",
     ];
-    const REFUSED: [&str; 29] = [
+    const REFUSED: [&str; 32] = [
+        "hence jobs --limit 0",
+        "hence jobs --token t --token-file f",
+        "hence --token t serve --token-file f",
         "hence",
         "hence nonsense",
         "hence add",
@@ -237,7 +264,8 @@ mod tests {
     #[test]
     fn what_can_be_typed() {
         let accepted = |line: &str| {
-            Cli::try_parse_from(line.split(' ')).map(|_| ()).map_err(|e| e.to_string())
+            let matches = Cli::command().try_get_matches_from(line.split(' '));
+            matches.and_then(|it| Cli::of(&it)).map(|_| ()).map_err(|e| e.to_string())
         };
         for line in UNDERSTOOD {
             assert_eq!(accepted(line), Ok(()), "{line}");

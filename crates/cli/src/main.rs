@@ -14,11 +14,9 @@ mod words;
 
 use std::process::ExitCode;
 
-use clap::Parser;
-
 fn main() -> ExitCode {
     hence_fail::arm();
-    let cli = args::Cli::parse();
+    let cli = args::Cli::read();
     let output = output::Output::new(&cli.global);
     match commands::run(cli, &output) {
         Ok(()) => ExitCode::SUCCESS,

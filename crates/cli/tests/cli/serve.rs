@@ -246,3 +246,35 @@ fn an_open_door_needs_a_token() {
     assert!(!open.status.success());
     assert!(text(&open.stderr).contains("token"), "{}", text(&open.stderr));
 }
+
+/// `HENCE_TOKEN` once won over `--token-file`, on both sides.
+#[test]
+fn a_token_file_that_was_typed_wins_over_the_environment() {
+    const TYPED: &str = "the-token-that-was-typed";
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("token");
+    std::fs::write(&file, TYPED).unwrap();
+    let file = file.to_str().unwrap();
+    let elsewhere = ("HENCE_TOKEN", "the-token-of-the-environment");
+    let mut command = serve(directory.path());
+    command.args(["--token-file", file]).env(elsewhere.0, elsewhere.1);
+    let server = Server::from(command, directory);
+    let ask = |flags: &[&str]| {
+        let mut command = server.command(&[&["jobs"], flags].concat());
+        let asked = command.env(elsewhere.0, elsewhere.1).output().unwrap();
+        (asked.status.code(), text(&asked.stderr))
+    };
+    for (flags, code) in [
+        (&["--token", TYPED][..], 0),
+        (&["--token-file", file], 0),
+        (&[], 1),
+        (&["--token", TYPED, "--token-file", file], 2),
+    ] {
+        let (got, said) = ask(flags);
+        assert_eq!(got, Some(code), "{flags:?}: {said}");
+    }
+    let version = server.hence(&["version"]);
+    assert_eq!(version.status.code(), Some(0), "{}", text(&version.stderr));
+    assert!(text(&version.stdout).starts_with("hence "), "{}", text(&version.stdout));
+    assert!(text(&version.stderr).contains("--token"), "{}", text(&version.stderr));
+}

@@ -33,7 +33,13 @@ impl Server {
     /// The same, with more flags.
     pub(crate) fn start_with(directory: tempfile::TempDir, flags: &[&str]) -> Self {
         let mut command = serve(directory.path());
-        let mut child = command.args(flags).stdout(Stdio::piped()).spawn().unwrap();
+        command.args(flags);
+        Self::from(command, directory)
+    }
+
+    /// The server that this command runs in the directory.
+    pub(crate) fn from(mut command: Command, directory: tempfile::TempDir) -> Self {
+        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
         let stdout = child.stdout.take().unwrap();
         let line = first_line(stdout).expect("the server says where it listens");
         let base = line.strip_prefix("listening on ").expect("an address").to_owned();

@@ -80,7 +80,9 @@ keys! {
         "Token that every request must show as `Authorization: Bearer TOKEN`, but for `/live`, \
          `/ready`, `/docs` and `/openapi.json`.";
     token_file "HENCE_TOKEN_FILE" "" false
-        "File that holds the token instead.";
+        "File that holds the token instead. Where both are said, a flag wins over the environment, \
+         and that over the configuration file; in one place `token` wins, and two flags are \
+         refused.";
     log "HENCE_LOG" "info" false
         "Which events to log: a level, or a filter such as `warn,hence::job=info`.";
     log_format "HENCE_LOG_FORMAT" "auto" false

@@ -69,8 +69,8 @@ pub struct Config {
     pub warnings: Vec<String>,
 }
 
-/// Where a value came from.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+/// Where a value came from; the earlier one wins.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Source {
     /// The command line.
     Flag,

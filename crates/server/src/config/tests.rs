@@ -89,6 +89,31 @@ fn the_store_is_chosen_by_url_or_directory() {
 }
 
 #[test]
+fn the_token_is_the_one_that_was_said_nearest() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("token");
+    std::fs::write(&path, "the-token-of-the-file\n").unwrap();
+    let file = path.to_str().unwrap();
+    let (direct, of_file) = ("the-direct-token-here", "the-token-of-the-file");
+    let said = format!("token = '{direct}'\n");
+    let rows: [(&[_], &[_], &str, &str); 6] = [
+        (&[("token_file", file)], &[("HENCE_TOKEN", direct)], "", of_file),
+        (&[("token", direct)], &[("HENCE_TOKEN_FILE", file)], "", direct),
+        (&[], &[("HENCE_TOKEN_FILE", file)], &said, of_file),
+        (&[], &[("HENCE_TOKEN_FILE", file), ("HENCE_TOKEN", direct)], "", direct),
+        (&[("token_file", "")], &[("HENCE_TOKEN", direct)], "", direct),
+        (&[("token_file", file)], &[], &said, of_file),
+    ];
+    for (flags, env, text, expected) in rows {
+        let config = load(flags, env, text).unwrap();
+        let token = config.token.as_ref().map(Secret::expose);
+        assert_eq!(token, Some(expected), "{flags:?} {env:?} {text}");
+    }
+    let refused = load(&[("token", direct), ("token_file", file)], &[], "").unwrap_err();
+    assert!(refused.contains("--token-file cannot be used with --token"), "{refused}");
+}
+
+#[test]
 fn secrets_are_not_shown() {
     const TOKEN: &str = "correct-horse-battery-staple";
     let config = load(&[], &[("HENCE_TOKEN", TOKEN)], "pushes = 7\n").unwrap();

@@ -53,6 +53,13 @@ impl Said<'_> {
         said.unwrap_or((key.default, Source::Default))
     }
 
+    /// Where something was said about a key, if it was.
+    fn source(&self, name: &str) -> Option<Source> {
+        let key = KEYS.iter().find(|key| key.name == name)?;
+        let (text, source) = self.text(key);
+        (!text.is_empty()).then_some(source)
+    }
+
     /// Reads the value of a key; `read` says what is wrong with it.
     fn value<T>(
         &self,
@@ -148,23 +155,29 @@ fn tier(text: &str) -> Result<Tier, String> {
     found.ok_or_else(|| format!("must be one of {names}, not `{text}`"))
 }
 
+/// The token, or that of the file: whichever was said nearer to the command line. Where both were
+/// said in one place the token wins, except that two flags are a mistake.
 fn token(said: &Said<'_>) -> Result<Option<Secret>, ConfigError> {
-    let direct = said.value("token", |text| match text {
-        "" => Ok(None),
-        text => checked_token(text).map(Some),
-    })?;
-    if direct.is_some() {
-        return Ok(direct);
-    }
-    said.value("token_file", |path| {
-        if path.is_empty() {
-            return Ok(None);
+    let direct = said.source("token");
+    match said.source("token_file") {
+        Some(Source::Flag) if direct == Some(Source::Flag) => said.value("token_file", |_| {
+            Err("cannot be used with --token: give one of them".to_owned())
+        }),
+        Some(file) if direct.is_none_or(|direct| file < direct) => {
+            said.value("token_file", |path| token_in(path).map(Some))
         }
-        let text = std::fs::read_to_string(path)
-            .map_err(|error| format!("names `{path}`, which cannot be read: {error}"))?;
-        let token = checked_token(text.trim());
-        token.map(Some).map_err(|problem| format!("names `{path}`, whose token {problem}"))
-    })
+        _ => said.value("token", |text| match text {
+            "" => Ok(None),
+            text => checked_token(text).map(Some),
+        }),
+    }
+}
+
+fn token_in(path: &str) -> Result<Secret, String> {
+    let text = std::fs::read_to_string(path)
+        .map_err(|error| format!("names `{path}`, which cannot be read: {error}"))?;
+    let token = checked_token(text.trim());
+    token.map_err(|problem| format!("names `{path}`, whose token {problem}"))
 }
 
 fn checked_token(text: &str) -> Result<Secret, String> {
