@@ -8,7 +8,7 @@ use std::time::Duration;
 use hence::clock::Stopwatch;
 use hence::{Client, Hence};
 use hence_fail::{Point, reach};
-use hence_store::Store;
+use hence_store::{Store, StoreError};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 
@@ -70,8 +70,13 @@ pub struct Server {
 
 impl Server {
     /// Binds, waits for the store if another server works on it, recovers what it holds, and is
-    /// ready to run. Meanwhile every request is told so.
-    pub async fn start(config: &Config, store: Arc<dyn Store>) -> Result<Self, ServeError> {
+    /// ready to run. Meanwhile every request is told so. `on_fatal` is for a store that failed for
+    /// good: it ends the process, as nothing can be acknowledged any more.
+    pub async fn start(
+        config: &Config,
+        store: Arc<dyn Store>,
+        on_fatal: impl Fn(&StoreError) + Send + Sync + 'static,
+    ) -> Result<Self, ServeError> {
         let listen = config.listen;
         if !listen.ip().is_loopback() && config.token.is_none() {
             return Err(ServeError::Exposed { listen });
@@ -87,6 +92,7 @@ impl Server {
             .node(&config.node)
             .config(config.library())
             .observer(metrics.clone())
+            .on_fatal(on_fatal)
             .start();
         let places = Arc::new(Semaphore::new(config.max_connections));
         let waiting = Arc::new(Waiting { guard: guard(), metrics: metrics.clone() });

@@ -2,9 +2,9 @@
 //! secrets; control characters in them are escaped, so that nobody can forge a line.
 
 use std::io::{self, IsTerminal, Write};
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, SyncSender, channel, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::JoinHandle;
+use std::time::Duration;
 
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::MakeWriter;
@@ -15,13 +15,20 @@ use crate::config::{Config, LogFormat};
 const LINES_MAX: usize = 16_384;
 /// Bytes gathered for one write.
 const WRITE_BYTES: usize = 64 * 1024;
+/// How long the end of the process waits for what is still to be written: a pipe that nobody reads
+/// must not keep a server that has to end.
+const END_WITHIN: Duration = Duration::from_secs(2);
 
-/// Writes what is still waiting when it is dropped.
+/// Writes what is still waiting when it is ended or dropped.
 #[must_use = "dropping it ends the log"]
 pub struct Telemetry {
-    lines: Arc<Mutex<Option<SyncSender<Vec<u8>>>>>,
-    thread: Option<JoinHandle<()>>,
+    lines: Waiting,
+    /// Closed by the thread that writes, when it has written everything.
+    written: Mutex<Receiver<()>>,
 }
+
+/// Where lines wait to be written; none when the log has ended.
+type Waiting = Arc<Mutex<Option<SyncSender<Vec<u8>>>>>;
 
 /// The log could not be set up: another one is in place.
 #[derive(Debug, thiserror::Error)]
@@ -39,13 +46,9 @@ pub fn init(config: &Config) -> Result<Telemetry, TelemetryError> {
         LogFormat::Human => true,
         LogFormat::Json => false,
     };
-    let (lines, inbox) = sync_channel(LINES_MAX);
-    let thread = std::thread::Builder::new()
-        .name("hence-log".to_owned())
-        .spawn(move || write_lines(&inbox, io::stderr()))
-        .map_err(|error| TelemetryError(error.to_string()))?;
-    let lines = Arc::new(Mutex::new(Some(lines)));
-    let writer = Lines { lines: Arc::clone(&lines), escapes: human };
+    let telemetry =
+        Telemetry::to(io::stderr()).map_err(|error| TelemetryError(error.to_string()))?;
+    let writer = Lines { lines: Arc::clone(&telemetry.lines), escapes: human };
     let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(writer);
     let installed = if human {
         builder.with_ansi(terminal).try_init()
@@ -53,17 +56,34 @@ pub fn init(config: &Config) -> Result<Telemetry, TelemetryError> {
         builder.json().flatten_event(true).with_current_span(false).with_span_list(false).try_init()
     };
     installed.map_err(|error| TelemetryError(error.to_string()))?;
-    Ok(Telemetry { lines, thread: Some(thread) })
+    Ok(telemetry)
+}
+
+impl Telemetry {
+    fn to(out: impl Write + Send + 'static) -> io::Result<Self> {
+        let (lines, inbox) = sync_channel(LINES_MAX);
+        let (done, written) = channel();
+        std::thread::Builder::new().name("hence-log".to_owned()).spawn(move || {
+            write_lines(&inbox, out);
+            drop(done);
+        })?;
+        Ok(Telemetry { lines: Arc::new(Mutex::new(Some(lines))), written: Mutex::new(written) })
+    }
+
+    /// Writes what is still waiting; later lines are written at once. For whoever is about to end
+    /// the process.
+    pub fn end(&self) {
+        // Without a sender the thread ends, after it has written everything.
+        self.lines.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
+        // Nothing is ever sent: it is closed, or it takes too long.
+        let _ = written.recv_timeout(END_WITHIN);
+    }
 }
 
 impl Drop for Telemetry {
     fn drop(&mut self) {
-        // Without a sender the thread ends, after it has written everything.
-        self.lines.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(thread) = self.thread.take() {
-            // It holds nothing that a panic in it could leave undone.
-            drop(thread.join());
-        }
+        self.end();
     }
 }
 
@@ -85,7 +105,7 @@ fn write_lines(inbox: &Receiver<Vec<u8>>, mut out: impl Write) {
 /// Hands lines to the thread that writes them.
 #[derive(Clone)]
 struct Lines {
-    lines: Arc<Mutex<Option<SyncSender<Vec<u8>>>>>,
+    lines: Waiting,
     escapes: bool,
 }
 
@@ -163,6 +183,37 @@ mod tests {
         let mut out = Vec::new();
         write_lines(&inbox, &mut out);
         assert_eq!(String::from_utf8(out).unwrap(), expected.concat());
+    }
+
+    /// Writes a byte at a time, so that the end has something to wait for.
+    #[derive(Clone, Default)]
+    struct Slow(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Slow {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            std::thread::yield_now();
+            self.0.lock().unwrap().extend(bytes.first());
+            Ok(bytes.len().min(1))
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    /// A process that ended with 74 once lost the line that said why.
+    #[test]
+    fn the_last_line_is_written_when_the_end_returns() {
+        let out = Slow::default();
+        let telemetry = Telemetry::to(out.clone()).unwrap();
+        let mut lines = Lines { lines: Arc::clone(&telemetry.lines), escapes: false };
+        let expected: Vec<String> = (0..1_000).map(|n| format!("line {n}\n")).collect();
+        for line in &expected {
+            lines.write_all(line.as_bytes()).unwrap();
+        }
+        telemetry.end();
+        assert_eq!(String::from_utf8(out.0.lock().unwrap().clone()).unwrap(), expected.concat());
+        telemetry.end();
     }
 
     #[test]

@@ -38,7 +38,7 @@ async fn start(settings: &[(&str, &str)]) -> Running {
 
 async fn bind(settings: &[(&str, &str)]) -> Server {
     let store = Arc::new(MemoryStore::new(1));
-    Server::start(&config(settings), store).await.unwrap()
+    Server::start(&config(settings), store, |_| ()).await.unwrap()
 }
 
 fn run(server: Server) -> Running {
@@ -84,11 +84,11 @@ fn get(path: &str, headers: &str) -> String {
 async fn beyond_loopback_a_token_is_needed() {
     for listen in ["0.0.0.0:0", "[::]:0"] {
         let store = || Arc::new(MemoryStore::new(1));
-        let refused = Server::start(&config(&[("listen", listen)]), store()).await;
+        let refused = Server::start(&config(&[("listen", listen)]), store(), |_| ()).await;
         let Err(error @ ServeError::Exposed { .. }) = refused else { panic!("it listens") };
         assert!(error.to_string().contains("--token-file"), "{error}");
         let with_token = config(&[("listen", listen), ("token", TOKEN)]);
-        match Server::start(&with_token, store()).await {
+        match Server::start(&with_token, store(), |_| ()).await {
             Ok(_) => {}
             // A machine without IPv6 cannot show the second row.
             Err(ServeError::Bind { .. }) if listen.starts_with('[') => {}

@@ -9,8 +9,9 @@ use std::time::Duration;
 use clap::Args;
 use hence_fail::{Point, reach};
 use hence_server::config::StoreChoice;
-use hence_server::{Config, ServeError, Server, telemetry};
-use hence_store::{Capabilities, Store, Tier};
+use hence_server::telemetry::{self, Telemetry};
+use hence_server::{Config, ServeError, Server};
+use hence_store::{Capabilities, Store, StoreError, Tier};
 use tokio::sync::oneshot;
 
 use super::serve_flags::ServeFlags;
@@ -67,14 +68,18 @@ pub(crate) fn run(serve: Serve, output: &Output) -> Result<(), Failure> {
     if serve.print_config {
         return print_config(&config, output);
     }
-    let _log = telemetry::init(&config)
+    let log = telemetry::init(&config)
         .map_err(|error| Failure::new(Exit::Internal, error.to_string()))?;
+    let log = Arc::new(log);
     for warning in &config.warnings {
         tracing::warn!("{warning}");
     }
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.map_err(|error| Failure::io("starting the server's threads", &error))?;
-    runtime.block_on(serve_until_told(&config, serve.port_file.as_deref(), output))
+    let ended =
+        runtime.block_on(serve_until_told(&config, serve.port_file.as_deref(), &log, output));
+    log.end();
+    ended
 }
 
 fn print_config(config: &Config, output: &Output) -> Result<(), Failure> {
@@ -90,6 +95,7 @@ fn print_config(config: &Config, output: &Output) -> Result<(), Failure> {
 async fn serve_until_told(
     config: &Config,
     port_file: Option<&Path>,
+    log: &Arc<Telemetry>,
     output: &Output,
 ) -> Result<(), Failure> {
     let asked = clock::instant();
@@ -104,10 +110,10 @@ async fn serve_until_told(
     };
     let store = moving.clone().map_or(store, |moving| moving as Arc<dyn Store>);
     // Before anything can be asked for: a signal that comes early is not lost.
-    let mut stop = stop_on_signals(output.clone())?;
+    let mut stop = stop_on_signals(Arc::clone(log), output.clone())?;
     let server = tokio::select! {
         biased;
-        started = Server::start(config, store) => {
+        started = Server::start(config, store, end_on_fatal(Arc::clone(log))) => {
             started.map_err(|error| failure(&error, &config.store))?
         }
         // It stood by, and has nothing to hand over.
@@ -158,7 +164,7 @@ async fn keep_memory_low() {
 
 /// Done at the first signal; a second one ends the process. What was acknowledged is durable either
 /// way.
-fn stop_on_signals(output: Output) -> Result<oneshot::Receiver<()>, Failure> {
+fn stop_on_signals(log: Arc<Telemetry>, output: Output) -> Result<oneshot::Receiver<()>, Failure> {
     let signals = Signals::listen()?;
     let (tell, stop) = oneshot::channel();
     tokio::spawn(async move {
@@ -166,10 +172,22 @@ fn stop_on_signals(output: Output) -> Result<oneshot::Receiver<()>, Failure> {
         // Nobody listens when the server has ended by itself.
         let _ = tell.send(());
         signals.second().await;
+        // The log first: it is written by a thread, which an exit does not wait for.
+        log.end();
         output.warn("ending at once; work under way is delivered again by the next start");
         std::process::exit(i32::from(Exit::Refused.code()));
     });
     Ok(stop)
+}
+
+/// Ends the process when the store failed for good. The line that says why must get out: it is all
+/// that is left to whoever looks into it.
+fn end_on_fatal(log: Arc<Telemetry>) -> impl Fn(&StoreError) + Send + Sync + 'static {
+    move |error| {
+        tracing::error!(%error, "the store failed for good: ending the process");
+        log.end();
+        std::process::exit(i32::from(Exit::Io.code()));
+    }
 }
 
 /// What was started, for the log.
