@@ -27,7 +27,8 @@ const BATCH: usize = 1_000;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Into {
     Empty,
-    /// What exists under a name stays; the line of the same name is left out.
+    /// What exists under a name stays; the line of the same name is left out. The totals of a
+    /// queue come along only if nothing was ever counted in it.
     Existing,
 }
 
@@ -181,8 +182,12 @@ impl<'a> Importer<'a> {
 
     fn queue(&mut self, record: &QueueRecord) -> Result<(), Problem> {
         let name = QueueName::new(&record.name).map_err(words)?;
-        let existed = self.shards.iter().any(|shard| shard.counts.contains_key(&name));
-        if let Some(first) = self.shards.first_mut() {
+        let mut counts = self.shards.iter().filter_map(|shard| shard.counts.get(&name));
+        let existed = counts.clone().next().is_some();
+        // What was counted stays, as everything does that exists: an import that is repeated must
+        // not count its jobs again.
+        let counted = counts.any(|counts| counts.submitted > 0);
+        if let (false, Some(first)) = (counted, self.shards.first_mut()) {
             record.add_totals(first.counts.entry(name.clone()).or_default());
         }
         let Some(settings) = record.settings() else {

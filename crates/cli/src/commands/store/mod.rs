@@ -79,7 +79,8 @@ enum Verb {
         /// The file to read [default: stdin]
         #[arg(long, value_name = "FILE")]
         from: Option<PathBuf>,
-        /// Add to a store that is not empty; what exists under a name stays
+        /// Add to a store that is not empty; what exists under a name stays, and so do the totals
+        /// of a queue that has some
         #[arg(long)]
         merge: bool,
     },

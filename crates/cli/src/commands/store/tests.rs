@@ -234,6 +234,7 @@ async fn a_store_that_holds_something_is_added_to_only_when_told() {
     );
     let report = imported(&store, Into::Existing, &text).await.unwrap();
     assert_eq!((report.added.jobs, report.kept), (0, 7), "what exists stays");
+    assert_eq!(exported(&store).await, text, "the totals too, however often it is repeated");
 }
 
 #[tokio::test]
