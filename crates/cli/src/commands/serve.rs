@@ -11,7 +11,7 @@ use hence_fail::{Point, reach};
 use hence_server::config::StoreChoice;
 use hence_server::telemetry::{self, Telemetry};
 use hence_server::{Config, ServeError, Server};
-use hence_store::{Capabilities, Store, StoreError, Tier};
+use hence_store::{Capabilities, ErrorKind, Store, StoreError, Tier};
 use tokio::sync::oneshot;
 
 use super::serve_flags::ServeFlags;
@@ -114,7 +114,7 @@ async fn serve_until_told(
     let server = tokio::select! {
         biased;
         started = Server::start(config, store, end_on_fatal(Arc::clone(log))) => {
-            started.map_err(|error| failure(&error, &config.store))?
+            started.map_err(|error| failure(&error, config))?
         }
         // It stood by, and has nothing to hand over.
         _ = &mut stop => return Ok(()),
@@ -252,7 +252,8 @@ fn write_port_file(file: &Path, address: SocketAddr) -> Result<(), Failure> {
     std::fs::rename(&unfinished, file).map_err(problem)
 }
 
-fn failure(error: &ServeError, store: &StoreChoice) -> Failure {
+fn failure(error: &ServeError, config: &Config) -> Failure {
+    let store = &config.store;
     let directory = match store {
         StoreChoice::Embedded(directory) => Some(directory.as_path()),
         StoreChoice::Memory | StoreChoice::Database(_) => None,
@@ -261,6 +262,14 @@ fn failure(error: &ServeError, store: &StoreChoice) -> Failure {
         ServeError::Exposed { .. } => Failure::refused(error.to_string()),
         ServeError::Bind { .. } => Failure::refused(error.to_string())
             .fix("stop what listens there, or choose another address with --listen"),
+        ServeError::Start(hence::Error::Store(error))
+            if config.move_to.is_some() && error.kind() == ErrorKind::Unsupported =>
+        {
+            Failure::refused(error.to_string()).fix(
+                "name an empty store with --move-to; if a move into this one broke off, start with \
+                 --move-resume true",
+            )
+        }
         ServeError::Start(hence::Error::Store(error)) => match store {
             StoreChoice::Database(_) => database_failure(error),
             StoreChoice::Embedded(_) | StoreChoice::Memory => store_failure(error, directory),

@@ -53,3 +53,17 @@ fn a_store_without_its_manifest_is_damaged_not_absent() {
     assert_eq!(code, Some(1), "{said}");
     assert!(said.contains("hence store repair"), "{said}");
 }
+
+#[test]
+fn a_move_into_a_store_that_is_not_empty_is_refused() {
+    let [old, new] = [(); 2].map(|()| {
+        let server = Server::start();
+        server.ok(&["add", "--worker", "--in", "1h"]);
+        server.stop().1
+    });
+    let [from, to] = [&old, &new].map(|dir| dir.path().join("data").to_str().unwrap().to_owned());
+    let (code, said) = store(&["move", "--from", &from, "--to", &to]);
+    assert_eq!(code, Some(1), "{said}");
+    assert!(said.contains("not empty") && said.contains("--resume"), "{said}");
+    assert!(!said.contains("stop the server"), "{said}");
+}

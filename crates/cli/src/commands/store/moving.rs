@@ -9,7 +9,7 @@ use hence_core::id::ShardId;
 use hence_core::time::Timestamp;
 use hence_server::config::StoreChoice;
 use hence_store::moving::{Begin, Moved, Moving};
-use hence_store::{Store, StoreError};
+use hence_store::{ErrorKind, Store, StoreError};
 use serde_json::json;
 
 use super::{open, store_failure};
@@ -47,11 +47,7 @@ pub(super) async fn run(command: Move, output: &Output) -> Result<(), Failure> {
     let shards = old.capabilities().shards;
     let mut epochs = Vec::new();
     for shard in (0..shards).map(ShardId) {
-        let epoch = moving.acquire(shard, "move".to_owned()).await.map_err(|error| {
-            failure(error).fix(
-                "stop the server on it first; to go on with a move that broke off, use --resume",
-            )
-        })?;
+        let epoch = moving.acquire(shard, "move".to_owned()).await.map_err(not_begun)?;
         epochs.push((shard, epoch));
     }
     let bar = output.progress(Some(total), "moving");
@@ -117,6 +113,23 @@ fn report(
     Ok(())
 }
 
+/// Why a shard could not be had in both stores.
+fn not_begun(error: StoreError) -> Failure {
+    match error.kind() {
+        // The new store holds something.
+        ErrorKind::Unsupported => failure(error).fix(
+            "name an empty store with --to; if a move into this one broke off, repeat it with \
+             --resume",
+        ),
+        _ => failure(error)
+            .fix("stop the server on it first; to go on with a move that broke off, use --resume"),
+    }
+}
+
 fn failure(error: StoreError) -> Failure {
-    store_failure(&error, None)
+    match error.kind() {
+        // These two stores do not go together, which is nobody's mistake but the command's.
+        ErrorKind::Unsupported => Failure::refused(error.to_string()),
+        _ => store_failure(&error, None),
+    }
 }
