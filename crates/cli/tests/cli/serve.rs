@@ -278,3 +278,23 @@ fn a_token_file_that_was_typed_wins_over_the_environment() {
     assert!(text(&version.stdout).starts_with("hence "), "{}", text(&version.stdout));
     assert!(text(&version.stderr).contains("--token"), "{}", text(&version.stderr));
 }
+
+/// The line that says why was lost now and then: the process ended before it was written.
+#[test]
+fn a_server_that_has_to_end_says_why_in_the_last_line_of_its_log() {
+    let directory = tempfile::tempdir().unwrap();
+    let (log, jobs) = (directory.path().join("log"), directory.path().join("jobs.jsonl"));
+    let job = format!("{{\"in\": \"1h\", \"payload_text\": \"{}\"}}\n", "x".repeat(900_000));
+    std::fs::write(&jobs, job.repeat(8)).unwrap();
+    let mut command = serve(directory.path());
+    command.stderr(std::fs::File::create(&log).unwrap());
+    let mut server = Server::from(command, directory);
+    // What is open can be written, but when that is full no new file can be made.
+    std::fs::remove_dir_all(server.directory.path().join("data")).unwrap();
+    let add = || server.hence(&["add", "--many", jobs.to_str().unwrap()]).status.success();
+    assert!((0..100).any(|_| !add()), "the server goes on without its directory");
+    assert_eq!(server.wait(), Some(74));
+    let log = std::fs::read_to_string(log).unwrap();
+    let last = log.lines().last().unwrap_or_default();
+    assert!(last.contains("the store failed for good: ending the process"), "{last}");
+}
