@@ -74,8 +74,9 @@ keys! {
     move_resume "HENCE_MOVE_RESUME" "false" false
         "Whether to go on with a move that broke off; what differs in the new store is removed.";
     require_tier "HENCE_REQUIRE_TIER" "best-effort" false
-        "What an acknowledged job must survive at least: `durable` (a power cut), `replicated` \
-         (the loss of a node), or `best-effort`.";
+        "What an acknowledged job must survive at least, the most first: `durable` (a power cut: \
+         it is on disk), `replicated` (the loss of one node, not a power cut of all: it is in the \
+         memory of several), or `best-effort` (nothing).";
     token "HENCE_TOKEN" "" true
         "Token that every request must show as `Authorization: Bearer TOKEN`, but for `/live`, \
          `/ready`, `/docs` and `/openapi.json`.";
