@@ -249,8 +249,8 @@ mod tests {
         ]);
         let text = summary(&[step("test", Ended::Failed(tests.why()), tests)]);
         let expected = "\nfailed:\n  a::c\n    thread 'a::c' panicked at src/a.rs:1:1:\n    \
-                        assertion failed\n  long_name\n    1\n    2\n    3\n    4\n    5\n    6\n\n0 \
-                        passed, 2 failed";
+                        assertion failed\n  long_name\n    1\n    2\n    3\n    4\n    5\n    6\n\n\
+                        0 passed, 2 failed";
         assert!(text.contains(expected), "{text}");
     }
 

@@ -207,12 +207,12 @@ impl Mailbox {
         let (taken, requests) = (Arc::clone(&self.taken), requests.len());
         let requests_before = taken.requests.fetch_add(requests, Ordering::Relaxed);
         let bytes_before = taken.bytes.fetch_add(bytes, Ordering::Relaxed);
-        let _places = Places { taken, requests, bytes };
+        let places = Places { taken, requests, bytes };
         if requests_before + requests > WAITING_MAX || bytes_before + bytes > WAITING_BYTES_MAX {
             return Err(Error::Busy);
         }
         let (reply, answer) = oneshot::channel();
-        Ok((Waiting { reply, _places }, answer))
+        Ok((Waiting { reply, _places: places }, answer))
     }
 }
 

@@ -414,8 +414,8 @@ pub struct Filter {
     pub until: Option<Timestamp>,
 }
 
-/// The sort key of the last row that a page looked at. Rows come in the order: live jobs by (due, number,
-/// queue), then finished ones by (finished, number, queue).
+/// The sort key of the last row that a page looked at. Rows come in the order: live jobs by (due,
+/// number, queue), then finished ones by (finished, number, queue).
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Cursor {
     /// False: the row was live. True: it was finished.

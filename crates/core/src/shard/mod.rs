@@ -453,7 +453,7 @@ impl Shard {
                 unresolved.push(entry.number);
             }
         }
-        // The map's own order must not be seen outside. The oldest is the last: it is settled first.
+        // The map's own order must not be seen outside. The oldest is the last, and settled first.
         unresolved.sort_unstable_by(|one, other| other.cmp(one));
         self.unresolved = unresolved;
     }

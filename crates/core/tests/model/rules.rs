@@ -18,7 +18,7 @@ pub(crate) struct Failure {
 
 impl Model {
     /// What can be refused without looking at other jobs of the name.
-    pub(crate) fn admit(&self, submission: &Submission) -> Result<(), Rejection> {
+    pub(crate) fn admit(&self) -> Result<(), Rejection> {
         if self.draining {
             return Err(Rejection::Draining);
         }
@@ -62,9 +62,7 @@ impl Model {
     pub(crate) fn decide(&mut self, request: &Request) -> Expected {
         let result = match request {
             // Admitted again: it may have waited for the store's answer.
-            Request::Submit(submission) => {
-                self.admit(submission).and_then(|()| self.submit(submission))
-            }
+            Request::Submit(submission) => self.admit().and_then(|()| self.submit(submission)),
             Request::Show(name) => self.existing(name).map(|job| Expected::Job(job.seen())),
             Request::Edit { name, edit } => self.edit(name, edit),
             Request::Cancel(name) => self.cancel(name),

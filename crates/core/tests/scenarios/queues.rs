@@ -202,7 +202,7 @@ fn a_node_starts_as_many_as_it_may_however_many_those_are() {
     let mut world = World::new(Config { pushes_max: 10_000, ..config() });
     world.settings("default", QueueSettings { paused_out: true, ..settings() });
     for nth in 0..9_000 {
-        let submission = Submission { fresh_id: true, ..push(&format!("j{nth}")).0 };
+        let submission = Submission { id_origin: IdOrigin::Drawn, ..push(&format!("j{nth}")).0 };
         let (ticket, request) = (Ticket(nth + 1), Request::Submit(Box::new(submission)));
         world.shard.take_in(world.now, Input::Request { ticket, request });
     }

@@ -170,7 +170,7 @@ fn an_idempotency_key_beside_an_id_is_about_repetition_only() {
 /// it and repeats himself, was told that it was not.
 #[test]
 fn whoever_repeats_himself_is_answered_though_there_is_no_room() {
-    let prepare: [(&str, fn(&mut World)); 3] = [
+    let prepare: [(&str, Prepare); 3] = [
         ("full", |world| {
             let full = QueueSettings { pending_max: Some(1), ..QueueSettings::default() };
             world.settings("default", full);
