@@ -63,7 +63,8 @@ pub fn repair(dir: &Path, disk: &Arc<dyn Disk>) -> Result<RepairReport> {
         return Ok(RepairReport::default());
     }
     let _lock = take_lock(&**disk, dir)?;
-    let mut repair = Repair { disk, dir, report: RepairReport::default() };
+    let (unknown, report) = (Vec::new(), RepairReport::default());
+    let mut repair = Repair { disk, dir, unknown, report };
     repair.run()?;
     Ok(repair.report)
 }
@@ -71,6 +72,8 @@ pub fn repair(dir: &Path, disk: &Arc<dyn Disk>) -> Result<RepairReport> {
 struct Repair<'a> {
     disk: &'a Arc<dyn Disk>,
     dir: &'a Path,
+    /// Tables that neither they themselves nor a manifest say anything about.
+    unknown: Vec<PathBuf>,
     report: RepairReport,
 }
 
@@ -99,6 +102,7 @@ impl Repair<'_> {
         // What is lost was given up; it is not to be missed again.
         manifest.durable_sequence = manifest.flushed_sequence;
         damaged.append(&mut damaged_segments);
+        damaged.append(&mut self.unknown);
         self.announce(&damaged)?;
         manifest.write(&**self.disk, self.dir)?;
         for path in damaged {
@@ -153,14 +157,22 @@ impl Repair<'_> {
         Err(Error::corrupt(&manifest_path(self.dir), 0, what))
     }
 
-    /// Sound tables, newest first, without those that were merged into another.
-    fn find_tables(&self, store_id: [u8; 16]) -> Result<Vec<TableMeta>> {
+    /// Sound tables, newest first, without those that were merged into another. Of the others
+    /// nobody knows which are older: they are set aside.
+    fn find_tables(&mut self, store_id: [u8; 16]) -> Result<Vec<TableMeta>> {
         let names = self.disk.list(self.dir).map_err(|e| Error::io("list", self.dir, e))?;
-        let ids = names.iter().filter_map(|name| table_number(name));
-        let mut found: Vec<TableMeta> = ids
-            .filter_map(|id| Table::open(&**self.disk, self.dir, id, store_id).ok())
-            .map(|table| table.meta)
-            .collect();
+        let mut found: Vec<TableMeta> = Vec::new();
+        for id in names.iter().filter_map(|name| table_number(name)) {
+            if let Ok(table) = Table::open(&**self.disk, self.dir, id, store_id) {
+                found.push(table.meta);
+                continue;
+            }
+            let path = table_path(self.dir, id);
+            let why = "the table does not say what it is, and no manifest does";
+            let file = self.disk.open(&path, Access::Read).and_then(|file| file.len());
+            self.give_up(&path, 0..file.unwrap_or_default(), None, None, why);
+            self.unknown.push(path);
+        }
         let all = found.clone();
         found.retain(|table| !all.iter().any(|other| was_merged_into(table, other)));
         found.sort_by_key(|table| std::cmp::Reverse(table.last_sequence));

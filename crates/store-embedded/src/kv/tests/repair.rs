@@ -120,6 +120,30 @@ fn a_lost_manifest_is_made_from_the_files() {
     }
 }
 
+/// It was passed over without a word, and the next open removed it.
+#[test]
+fn a_table_that_says_nothing_of_itself_is_set_aside_with_a_lost_manifest() {
+    let disk = FakeDisk::new();
+    let kv = open_new(&disk);
+    run_commits(&kv, 12);
+    kv.flush().expect("flushes");
+    drop(kv);
+    let names = disk.list(dir()).expect("lists");
+    let table = names.iter().find(|name| is_table(name)).expect("a table");
+    let path = dir().join(table);
+    let content = disk.content(&path).expect("a file");
+    flip(&disk, table, content.len() - 10);
+    let damaged = disk.content(&path).expect("a file");
+    disk.remove(&dir().join("MANIFEST")).expect("removes");
+    let report = run_repair(&disk);
+    let lost = report.given_up.iter().find(|lost| lost.file == path).expect("it is named");
+    assert_eq!((lost.from, lost.to), (0, content.len() as u64));
+    open(&disk).expect("opens");
+    let aside = dir().join(format!("{table}.damaged"));
+    assert!(report.set_aside.contains(&aside), "{report:?}");
+    assert_eq!(disk.content(&aside), Some(damaged), "all of it is still there");
+}
+
 #[test]
 fn a_segment_without_its_header_keeps_its_records() {
     let disk = FakeDisk::new();
