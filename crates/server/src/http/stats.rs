@@ -23,9 +23,9 @@ use crate::limits;
 pub(crate) struct StatsOut {
     /// The counts of all queues together.
     counts: CountsOut,
-    /// Due jobs that wait for a worker or a limit.
+    /// Due jobs that wait for a worker or a limit, as far as they are in memory.
     ready: u64,
-    /// Pending jobs whose time has not come.
+    /// The other pending jobs: their time has not come, or they wait in the store for their turn.
     scheduled: u64,
     /// How many queues there are.
     queues: usize,

@@ -171,7 +171,7 @@ pub(crate) struct QueueOut<'a> {
     pending_max: Option<u64>,
     /// What it holds and what went through it.
     counts: CountsOut,
-    /// Due jobs that wait for a worker or a limit.
+    /// Due jobs that wait for a worker or a limit, as far as they are in memory.
     ready: u64,
     /// Jobs of the queue held in memory.
     in_memory: u64,
