@@ -134,7 +134,8 @@ impl RetryPolicy {
             return Verdict::GiveUp(GiveUp::Attempts);
         }
         let delay = self.jittered(self.delay_after(attempt), random);
-        let next = now.plus(delay.max(retry_after.unwrap_or_default()));
+        let floor = retry_after.unwrap_or_default();
+        let next = now.plus(delay.max(floor));
         match self.max_age {
             Some(age) if next > scheduled_for.plus(age) => Verdict::GiveUp(GiveUp::Age),
             _ => Verdict::Again(next),

@@ -24,6 +24,7 @@ const TICKS: &str = "crates/core/src/shard/ticks.rs";
 const DRIVER: &str = "crates/hence/src/driver.rs";
 const BUILDER: &str = "crates/hence/src/builder.rs";
 const COMMIT: &str = "crates/hence/src/commit.rs";
+const READ: &str = "crates/hence/src/read.rs";
 const AHEAD: &str = "crates/hence/src/ahead.rs";
 const ENGINE: &str = "crates/store-embedded/src/engine.rs";
 const KV_COMMIT: &str = "crates/store-embedded/src/kv/commit.rs";
@@ -52,8 +53,8 @@ pub(super) const MUTANTS: [Mutant; 50] = [
         "retry-after-ignored",
         "what the target wishes for is not heard",
         RETRY,
-        "let floor = retry_after.unwrap_or_default().min(self.cap);",
-        "let floor = retry_after.filter(|_| !MUTANT).unwrap_or_default().min(self.cap);",
+        "let floor = retry_after.unwrap_or_default();",
+        "let floor = retry_after.filter(|_| !MUTANT).unwrap_or_default();",
     ),
     sim(
         "delays-off-by-one",
@@ -184,9 +185,9 @@ pub(super) const MUTANTS: [Mutant; 50] = [
         "repeat-makes-a-new-job",
         "a submission that is repeated with its idempotency key makes another job",
         SUBMIT,
-        "return if standing.job.fingerprint == Some(fingerprint) {",
-        "return if MUTANT {\nOk(self.replace(now, submission, &standing))\n\
-         } else if standing.job.fingerprint == Some(fingerprint) {",
+        "if standing.job.fingerprint == submission.fingerprint {",
+        "if MUTANT {\nreturn Ok(self.replace(now, submission, &standing));\n}\n\
+         if standing.job.fingerprint == submission.fingerprint {",
     ),
     sim(
         "missed-ticks-forgotten",
@@ -332,14 +333,14 @@ pub(super) const MUTANTS: [Mutant; 50] = [
     sim(
         "window-never-moves",
         "what lies beyond the first page of a queue is never read",
-        COMMIT,
+        READ,
         "let more = page.len() >= limit;",
         "let more = page.len() >= limit && !MUTANT;",
     ),
     sim(
         "names-not-found",
         "a job that is in the store only is not found by its name",
-        COMMIT,
+        READ,
         "let found = names.into_iter().zip(stored.into_iter().map(|job| job.map(as_found)));",
         "let found = names.into_iter()\
          .zip(stored.into_iter().map(|job| job.filter(|_| !MUTANT).map(as_found)));",
