@@ -208,7 +208,9 @@ impl Mailbox {
         let requests_before = taken.requests.fetch_add(requests, Ordering::Relaxed);
         let bytes_before = taken.bytes.fetch_add(bytes, Ordering::Relaxed);
         let places = Places { taken, requests, bytes };
-        if requests_before + requests > WAITING_MAX || bytes_before + bytes > WAITING_BYTES_MAX {
+        // One that is too large by itself is taken when nothing else waits: it would never be.
+        let is_heavy = bytes_before > 0 && bytes_before + bytes > WAITING_BYTES_MAX;
+        if requests_before + requests > WAITING_MAX || is_heavy {
             return Err(Error::Busy);
         }
         let (reply, answer) = oneshot::channel();
