@@ -283,7 +283,7 @@ pub(super) const MUTANTS: [Mutant; 50] = [
         "a caller is answered before the facts are written",
         DRIVER,
         "Settled::One(reply, answer) => after.push(After::Reply(reply, answer)),",
-        "Settled::One(reply, answer) if MUTANT => drop(reply.send(answer)),\n\
+        "Settled::One(reply, answer) if MUTANT => reply.answer(answer),\n\
          Settled::One(reply, answer) => after.push(After::Reply(reply, answer)),",
     ),
     Mutant {
