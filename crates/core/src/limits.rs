@@ -91,7 +91,7 @@ pub const LEDGER_RETENTION_MAX: Millis = RETENTION_MAX;
 pub const TICKS_PER_CALL_MAX: usize = 1_000;
 /// Bytes of facts that time alone makes in one call: bounds a commit. A call that gets there leaves
 /// the rest to the next one, for which its deadline asks at once.
-pub const FACT_BYTES_PER_CALL_MAX: usize = 4 * 1024 * 1024;
+pub const FACT_BYTES_PER_CALL_MAX: usize = 2 * 1024 * 1024;
 /// Ticks looked at one by one in a single step, where they cannot be counted at once.
 pub const TICKS_WALKED_MAX: usize = 10_000;
 /// Records of the ledger read in one page.

@@ -13,6 +13,7 @@ use std::time::Duration;
 use hence_core::change::Change;
 use hence_core::effect::{Answer, Delivery};
 use hence_core::id::{Epoch, JobNumber, QueueName, ShardId, Token};
+use hence_core::limits::{FACT_BYTES_PER_CALL_MAX, PAYLOAD_BYTES_MAX};
 use hence_core::queue::Counts;
 use hence_core::time::Timestamp;
 use hence_fail::{Act, Point, reach};
@@ -24,6 +25,7 @@ use crate::builder::OnFatal;
 use crate::chance::Chance;
 use crate::clock::{Clock, Stopwatch, Wait, pause};
 use crate::dispatch::Dispatch;
+use crate::driver::TURN_BYTES_MAX;
 use crate::error::Error;
 use crate::mailbox::{LeaseReply, Mailbox, Message, Replies, Reply};
 use crate::observe::{Event, Observers};
@@ -35,9 +37,17 @@ use crate::watch::Watchers;
 /// Facts in one commit: bounds the memory of a record, not the speed.
 const COMMIT_CHANGES_MAX: usize = 16_384;
 
-/// Bytes of facts in one commit, about: with what one turn may add, it fits into one segment of the
-/// embedded store, which is there also when the disk is full.
-const COMMIT_BYTES_MAX: usize = 8 * 1024 * 1024;
+/// Bytes of facts in one commit, about, before the last turn that is joined to it.
+const COMMIT_BYTES_MAX: usize = 6 * 1024 * 1024;
+
+/// What a segment of the embedded store holds, which is there also when the disk is full.
+const SEGMENT_BYTES: usize = 16 * 1024 * 1024;
+
+const _: () = {
+    // What was asked for, and what time makes of it; each may end with one large fact more.
+    let turn = TURN_BYTES_MAX + FACT_BYTES_PER_CALL_MAX + 2 * PAYLOAD_BYTES_MAX;
+    assert!(COMMIT_BYTES_MAX + turn < SEGMENT_BYTES, "the largest commit fits into a segment");
+};
 
 /// Facts that the driver writes itself when nothing is ahead of them.
 const INLINE_CHANGES_MAX: usize = 256;

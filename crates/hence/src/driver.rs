@@ -34,7 +34,7 @@ const TURN_MAX: usize = 256;
 const TURN_EFFECTS_MAX: usize = 512;
 
 /// The same for the bytes of it: a commit must not become larger than a store can take.
-const TURN_BYTES_MAX: usize = 4 * 1024 * 1024;
+pub(crate) const TURN_BYTES_MAX: usize = 2 * 1024 * 1024;
 
 /// What was caused by then is a group that is worth its sync: nobody is waited for.
 const GROUP_LARGE: usize = 256;

@@ -16,7 +16,7 @@ use std::time::Duration;
 use tokio::sync::{Semaphore, mpsc};
 
 use crate::support::disk::Disk;
-use crate::support::scripted::{Gate, Scripted, Step};
+use crate::support::scripted::{Scripted, Step};
 use crate::support::{
     DEADLINE, HOUR, Seen, call, ends, lease_one, name, note, patient_call, start, start_on, state,
     within,
@@ -176,9 +176,7 @@ async fn a_delivery_still_being_committed_when_the_grace_ends_is_not_started() {
     let seen = Seen::default();
     let hence = start_on(Builder::new(store.clone()), &seen).await;
     hence.client().add(note("job").id("job").unwrap().after(HOUR)).await.unwrap();
-    let gate = Gate::new();
-    let kept = Arc::clone(&gate);
-    store.plan(move |_| Step::Wait(Arc::clone(&kept)));
+    let gate = store.hold();
     hence.clock().advance(HOUR);
     gate.arrival().await;
     let mut stopping = Box::pin(hence.shutdown(Duration::ZERO));

@@ -205,9 +205,7 @@ async fn p1_nothing_is_acknowledged_or_delivered_before_it_is_durable() {
     let (seen, store) = (Seen::default(), scripted());
     let hence = start_on(Builder::new(store.clone()), &seen).await;
     let client = hence.client();
-    let gate = Gate::new();
-    let kept = Arc::clone(&gate);
-    store.plan(move |_| Step::Wait(Arc::clone(&kept)));
+    let gate = store.hold();
     let mut adding = Box::pin(client.add(note("job").id("job").unwrap()));
     assert!(futures::poll!(&mut adding).is_pending());
     gate.arrival().await;
@@ -223,9 +221,7 @@ async fn p1_nothing_is_acknowledged_or_delivered_before_it_is_durable() {
 async fn what_comes_while_a_commit_is_under_way_shares_the_next_one() {
     let store = scripted();
     let hence = start_on(Builder::new(store.clone()), &Seen::default()).await;
-    let gate = Gate::new();
-    let kept = Arc::clone(&gate);
-    store.plan(move |_| Step::Wait(Arc::clone(&kept)));
+    let gate = store.hold();
     let add = |_| {
         let client = hence.client();
         tokio::spawn(async move { client.add(NewJob::worker().after(HOUR)).await })
@@ -297,9 +293,7 @@ async fn p11_too_many_waiting_requests_are_refused_at_once() {
     client.add(NewJob::worker()).await.unwrap();
     let token = lease_one(&client, "default").await.lease.token;
     client.ack(token, None).await.unwrap();
-    let gate = Gate::new();
-    let kept = Arc::clone(&gate);
-    store.plan(move |_| Step::Wait(Arc::clone(&kept)));
+    let gate = store.hold();
     let first = client.clone();
     let first = tokio::spawn(async move { first.add(NewJob::worker()).await });
     gate.arrival().await;
@@ -557,9 +551,7 @@ async fn p11_requests_whose_callers_gave_up_keep_their_places() {
     let store = scripted();
     let hence = start_on(Builder::new(store.clone()), &Seen::default()).await;
     let client = hence.client();
-    let gate = Gate::new();
-    let kept = Arc::clone(&gate);
-    store.plan(move |_| Step::Wait(Arc::clone(&kept)));
+    let gate = store.hold();
     let first = client.clone();
     let first = tokio::spawn(async move { first.add(NewJob::worker()).await });
     gate.arrival().await;

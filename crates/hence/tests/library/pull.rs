@@ -15,7 +15,7 @@ use hence::store::MemoryStore;
 use hence::testing::TEST_EPOCH;
 use hence::{Builder, Error, NewJob};
 
-use crate::support::scripted::{Gate, Scripted, Step};
+use crate::support::scripted::Scripted;
 use crate::support::{
     HOUR, MINUTE, SECOND, Seen, call, ends, every, lease_one, name, patient_call, queue, start,
     start_on, state, text_of, within,
@@ -139,9 +139,7 @@ async fn p3_a_worker_that_goes_away_while_waiting_loses_nothing() {
     // Gone after it said what is done and before it looked at what is next.
     client.add_many(vec![work("three"), work("four")]).await.unwrap();
     let done = lease_one(&client, "default").await.lease.token;
-    let gate = Gate::new();
-    let kept = Arc::clone(&gate);
-    store.plan(move |_| Step::Wait(Arc::clone(&kept)));
+    let gate = store.hold();
     let mut gone = Box::pin(client.ack_and_lease(vec![(done, None)], call(&["default"], 1)));
     assert!(poll!(&mut gone).is_pending());
     gate.open();

@@ -11,7 +11,7 @@ use hence::store::MemoryStore;
 use hence::testing::TEST_EPOCH;
 use hence::{Builder, Client, NewJob};
 
-use crate::support::scripted::{Gate, Scripted, Step};
+use crate::support::scripted::{Scripted, Step};
 use crate::support::{
     HOUR, MINUTE, SECOND, Seen, call, lease_one, name, note, queue, start, start_on, state, within,
 };
@@ -98,7 +98,7 @@ fn one_attempt() -> RetryPolicy {
 /// had never been sent.
 #[tokio::test]
 async fn p5_a_lease_that_was_over_before_it_was_durable_was_no_attempt() {
-    let (seen, noticed, gate) = (Seen::default(), Arc::new(Noticed::default()), Gate::new());
+    let (seen, noticed) = (Seen::default(), Arc::new(Noticed::default()));
     let store = Scripted::passing(Arc::new(MemoryStore::new(1)));
     store.move_away();
     let builder = Builder::new(store.clone()).observer(noticed.clone());
@@ -107,8 +107,7 @@ async fn p5_a_lease_that_was_over_before_it_was_durable_was_no_attempt() {
     let once = |job: NewJob| job.retry(one_attempt()).timeout(SECOND).after(MINUTE);
     client.add(once(note("pushed").id("pushed").unwrap())).await.unwrap();
     client.add(NewJob::handler("nobody").unwrap().after(HOUR)).await.unwrap();
-    let kept = Arc::clone(&gate);
-    store.plan(move |_| Step::Wait(Arc::clone(&kept)));
+    let gate = store.hold();
     hence.clock().advance(MINUTE);
     within(gate.arrival()).await;
     // Its alarms ring in their order: the lease is over before the handler is missed.

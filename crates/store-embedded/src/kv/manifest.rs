@@ -49,9 +49,12 @@ pub(super) struct Manifest {
     pub(super) tables: Vec<TableMeta>,
 }
 
+/// The name of its file.
+pub(super) const NAME: &str = "MANIFEST";
+
 /// Where the manifest lies.
 pub(super) fn manifest_path(dir: &Path) -> PathBuf {
-    dir.join("MANIFEST")
+    dir.join(NAME)
 }
 
 impl Manifest {

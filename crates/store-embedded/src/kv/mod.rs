@@ -280,6 +280,14 @@ impl Kv {
     }
 }
 
+/// Whether a file of this name belongs to a store and to nothing else: its manifest, a segment of
+/// its log, or a table.
+pub fn is_store_file(name: &str) -> bool {
+    name == manifest::NAME
+        || segment::segment_number(name).is_some()
+        || table_format::table_number(name).is_some()
+}
+
 impl Read for Kv {
     fn get(&self, key: &[u8]) -> Result<Option<Bytes>> {
         self.state.get(key)

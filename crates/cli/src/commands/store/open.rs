@@ -249,18 +249,11 @@ fn must_exist(dir: &Path) -> Result<(), Failure> {
     };
     for file in files {
         let name = file.map_err(problem)?.file_name();
-        if name.to_str().is_some_and(is_of_a_store) {
+        if name.to_str().is_some_and(kv::is_store_file) {
             return Ok(());
         }
     }
     Err(none())
-}
-
-/// Whether only a store has a file of this name: its manifest, a segment of its log, a table.
-fn is_of_a_store(name: &str) -> bool {
-    let number = name.strip_suffix(".log").or_else(|| name.strip_suffix(".table"));
-    let is_number = |text: &str| text.len() >= 10 && text.bytes().all(|b| b.is_ascii_digit());
-    name == "MANIFEST" || number.is_some_and(is_number)
 }
 
 fn kv_failure(error: &Error, dir: &Path) -> Failure {
@@ -282,23 +275,6 @@ fn kv_failure(error: &Error, dir: &Path) -> Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_store_is_known_by_the_names_of_its_files() {
-        let rows = [
-            ("MANIFEST", true),
-            ("0000000001.log", true),
-            ("0000000012.table", true),
-            ("LOCK", false),
-            ("MANIFEST.tmp", false),
-            ("app.log", false),
-            ("2026.log", false),
-            ("a.table", false),
-        ];
-        for (name, expected) in rows {
-            assert_eq!(is_of_a_store(name), expected, "{name}");
-        }
-    }
 
     #[test]
     fn what_was_given_up_is_said_without_empty_ranges() {

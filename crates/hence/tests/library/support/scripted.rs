@@ -117,6 +117,14 @@ impl Scripted {
         *self.plan.lock().unwrap() = Box::new(plan);
     }
 
+    /// Every commit waits before this gate from now on.
+    pub(crate) fn hold(&self) -> Arc<Gate> {
+        let gate = Gate::new();
+        let kept = Arc::clone(&gate);
+        self.plan(move |_| Step::Wait(Arc::clone(&kept)));
+        gate
+    }
+
     pub(crate) fn fail_reads(&self, kind: Option<ErrorKind>) {
         *self.reads_fail.lock().unwrap() = kind;
     }

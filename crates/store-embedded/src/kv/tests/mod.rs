@@ -319,3 +319,20 @@ fn large_values_survive_flush_and_merge() {
     assert_eq!(kv.get(b"key-3").expect("reads").map(|value| value.len()), Some(300_000));
     assert_eq!(contents(&kv).expect("reads").len(), 6);
 }
+
+#[test]
+fn a_store_is_known_by_the_names_of_its_files() {
+    let rows = [
+        ("MANIFEST", true),
+        ("0000000001.log", true),
+        ("0000000012.table", true),
+        ("LOCK", false),
+        ("MANIFEST.tmp", false),
+        ("app.log", false),
+        ("2026.log", false),
+        ("a.table", false),
+    ];
+    for (name, expected) in rows {
+        assert_eq!(crate::kv::is_store_file(name), expected, "{name}");
+    }
+}
