@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use hence_e2e::suite::Ended;
-use hence_e2e::{Build, Receiver, Server, cases, clock, server};
+use hence_e2e::{Build, Receiver, Server, Setup, cases, clock, server};
 use serde_json::{Value, json};
 
 cases!(
@@ -18,6 +18,7 @@ cases!(
     the_demo_ends_well,
     an_idle_server_costs_nothing,
     it_says_where_it_listens,
+    it_has_as_many_threads_as_it_is_told,
 );
 
 /// The job of the README's first screen is accepted, survives a kill, fires, and can be watched.
@@ -138,4 +139,45 @@ fn it_says_where_it_listens() -> Result<Ended> {
     let said = fs::read_to_string(&log)?;
     ensure!(ready.with_context(|| format!("no address in: {said}"))??.status == 200, "{said}");
     Ok(Ended::Passed)
+}
+
+/// A single thread beside the one that decides is enough for a job to arrive, a worker that waits
+/// and a list, all at once.
+fn it_has_as_many_threads_as_it_is_told() -> Result<Ended> {
+    const MANY: usize = 40;
+    let told = |threads: usize| {
+        let args = vec!["--threads".to_owned(), threads.to_string()];
+        Server::start_with(Setup { args, ..Setup::default() })
+    };
+    let many = told(MANY)?;
+    ensure!(runtime_threads(many.pid())? >= MANY, "of {MANY} threads");
+    let (one, receiver) = (told(1)?, Receiver::start()?);
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| {
+            let ask = json!({"worker": "patient", "queues": ["later"], "wait": "20s"});
+            one.api().post("/v1/leases", &ask)?.expect(200)
+        });
+        let mut api = one.api();
+        api.submit(&json!({"id": "pushed", "url": receiver.url("/pushed")}))?;
+        receiver.wait_for("pushed", 1, Duration::from_secs(20))?;
+        api.get("/v1/jobs")?.expect(200)?;
+        api.submit(&json!({"queue": "later", "id": "pulled"}))?;
+        let leased = waiting.join().map_err(|_| anyhow::anyhow!("the worker panicked"))??;
+        ensure!(leased["jobs"][0]["id"] == "pulled", "{leased}");
+        anyhow::Ok(())
+    })?;
+    let threads = runtime_threads(one.pid())?;
+    ensure!(threads < MANY, "it was told to have one, and has {threads} with those that block");
+    Ok(Ended::Passed)
+}
+
+/// Threads of the runtime, whatever they are for: they have one name.
+fn runtime_threads(pid: u32) -> Result<usize> {
+    let mut count = 0;
+    for thread in fs::read_dir(format!("/proc/{pid}/task"))? {
+        // A thread that ends meanwhile has no name any more.
+        let name = fs::read_to_string(thread?.path().join("comm")).unwrap_or_default();
+        count += usize::from(name.trim_end() == "tokio-rt-worker");
+    }
+    Ok(count)
 }

@@ -38,6 +38,8 @@ pub const LONG_POLL_MAX: Duration = Duration::from_mins(5);
 pub const STANDBY_RETRY_AFTER_SECS: u32 = 3;
 /// How long `wait` waits when it is not told.
 pub const WAIT_DEFAULT: Duration = Duration::from_secs(30);
+/// Threads that can be asked for: more than any machine has cores, and few enough to be started.
+pub const THREADS_MAX: usize = 1_024;
 /// Default number of connections at once.
 pub const CONNECTIONS_DEFAULT: usize = 4_096;
 /// Requests at once on one HTTP/2 connection.

@@ -74,7 +74,11 @@ pub(crate) fn run(serve: Serve, output: &Output) -> Result<(), Failure> {
     for warning in &config.warnings {
         tracing::warn!("{warning}");
     }
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    let mut runtime = tokio::runtime::Builder::new_multi_thread();
+    if let Some(threads) = config.threads {
+        runtime.worker_threads(threads);
+    }
+    let runtime = runtime.enable_all().build();
     let runtime = runtime.map_err(|error| Failure::io("starting the server's threads", &error))?;
     let ended =
         runtime.block_on(serve_until_told(&config, serve.port_file.as_deref(), &log, output));

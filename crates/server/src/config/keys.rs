@@ -100,6 +100,8 @@ keys! {
         "Connections at once; more are answered with 503.";
     request_timeout "HENCE_REQUEST_TIMEOUT" "30s" false
         "Time for a request that does not wait for anything.";
+    threads "HENCE_THREADS" "auto" false
+        "Threads for connections and deliveries, beside the one that decides; `auto`: one a core.";
     pushes "HENCE_PUSHES" "256" false
         "HTTP deliveries under way at once.";
     handlers "HENCE_HANDLERS" "1024" false

@@ -52,6 +52,8 @@ pub struct Config {
     pub max_connections: usize,
     /// The time for a request that does not wait for anything.
     pub request_timeout: Duration,
+    /// Threads for connections and deliveries; one a core when not said.
+    pub threads: Option<usize>,
     /// HTTP pushes under way at once.
     pub pushes: u32,
     /// In-process handlers under way at once.

@@ -49,8 +49,17 @@ fn defaults_are_those_of_the_core() {
 }
 
 #[test]
+fn threads_are_counted_or_left_to_the_machine() {
+    for (said, expected) in [("auto", None), ("1", Some(1)), ("1024", Some(1_024))] {
+        assert_eq!(load(&[("threads", said)], &[], "").unwrap().threads, expected, "{said}");
+    }
+    assert_eq!(load(&[], &[], "threads = 3").unwrap().threads, Some(3));
+    assert_eq!(load(&[], &[], "").unwrap().threads, None);
+}
+
+#[test]
 fn mistakes_are_named_where_they_were_made() {
-    let rows: [(Pairs, Pairs, &str, &str); 18] = [
+    let rows: [(Pairs, Pairs, &str, &str); 21] = [
         (&[], &[], "lsten = 'x'", "there is no key `lsten`; did you mean `listen`?"),
         (&[], &[], "zebra = 1", "there is no key `zebra`; `hence serve --help` lists all"),
         (&[], &[], "listen = true", "`listen` in"),
@@ -59,6 +68,9 @@ fn mistakes_are_named_where_they_were_made() {
         (&[], &[], "= 1", "is not TOML"),
         (&[("listen", "7070")], &[], "", "--listen must be an address and a port"),
         (&[], &[("HENCE_PUSHES", "0")], "", "HENCE_PUSHES must be between 1 and 1048576, not 0"),
+        (&[("threads", "0")], &[], "", "--threads must be between 1 and 1024, not 0"),
+        (&[], &[("HENCE_THREADS", "1025")], "", "HENCE_THREADS must be between 1 and 1024"),
+        (&[], &[], "threads = 'many'", "`threads` in the configuration file must be `auto` or a"),
         (&[], &[], "log_format = 'xml'", "`log_format` in the configuration file must be auto"),
         (&[("token", "short")], &[], "", "--token must have at least 16 characters"),
         (&[("token_file", "/nonexistent")], &[], "", "--token-file names `/nonexistent`"),

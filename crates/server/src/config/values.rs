@@ -112,6 +112,7 @@ pub(super) fn assemble(layers: &[(Source, Layer)]) -> Result<Config, ConfigError
         max_connections: said
             .value("max_connections", |text| between(number(text)?, 1, 1 << 20))?,
         request_timeout: said.value("request_timeout", duration_above_zero)?,
+        threads: said.value("threads", threads)?,
         pushes: said.value("pushes", |text| between(number(text)?, 1, 1 << 20))?,
         handlers: said.value("handlers", |text| between(number(text)?, 1, 1 << 20))?,
         window_jobs: said.value("window_jobs", |text| between(number(text)?, 1, 1 << 30))?,
@@ -141,6 +142,16 @@ fn store(said: &Said<'_>) -> Result<StoreChoice, ConfigError> {
             "" => Err("must name a directory".to_owned()),
             path => Ok(StoreChoice::Embedded(PathBuf::from(path))),
         }),
+    }
+}
+
+fn threads(text: &str) -> Result<Option<usize>, String> {
+    match text {
+        "auto" => Ok(None),
+        text => match text.parse() {
+            Ok(count) => between(count, 1, limits::THREADS_MAX).map(Some),
+            Err(_) => Err(format!("must be `auto` or a whole number, not `{text}`")),
+        },
     }
 }
 
