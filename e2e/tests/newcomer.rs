@@ -91,7 +91,7 @@ fn an_idle_server_costs_nothing() -> Result<Ended> {
     // its code, which nobody runs, the machine maps two or three times as much as it likes: there
     // only the memory of its own counts, against what the code of a release leaves of 30 MiB.
     let is_debug = cfg!(debug_assertions);
-    let (percent_max, mib_max) = if is_debug { (3.0, 18.0) } else { (0.5, 30.0) };
+    let (percent_max, mib_max) = if is_debug { (3.0, 16.0) } else { (0.5, 30.0) };
     let mib = if is_debug { own } else { own + code };
     ensure!(mib < mib_max, "{mib:.1} MiB of memory");
     ensure!(percent < percent_max, "{percent:.2} % of a core");
