@@ -12,7 +12,7 @@ use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
 use super::error::{Error, Result};
-use super::limits::{FULL_RETRY_MS, MERGE_NICENESS};
+use super::limits::{FULL_REST_MAX_MS, FULL_REST_MS, FULL_RETRY_MS, MERGE_NICENESS};
 use super::options::Background;
 use super::segment::segment_path;
 use super::state::{Duty, State, lock};
@@ -64,6 +64,7 @@ fn step_back() {
 }
 
 fn run(state: &State, duty: Duty, step: Step) {
+    let mut rest_ms = FULL_REST_MS;
     loop {
         // The count first: a ring after this look at the state ends the wait below.
         let seen = state.bell.count();
@@ -71,8 +72,13 @@ fn run(state: &State, duty: Duty, step: Step) {
             return;
         }
         match state.attempt(duty, step) {
-            Ok(true) => {}
+            Ok(true) => rest_ms = FULL_REST_MS,
             Ok(false) => state.bell.wait_past(seen, None),
+            // Much may have been written before the space ran out: not again at every ring.
+            Err(error) if error.is_full() && matches!(duty, Duty::Merge) => {
+                state.bell.rest(Duration::from_millis(rest_ms), || state.is_stopping());
+                rest_ms = (rest_ms * 2).min(FULL_REST_MAX_MS);
+            }
             Err(error) if error.is_full() => {
                 let now = state.bell.count();
                 state.bell.wait_past(now, Some(Duration::from_millis(FULL_RETRY_MS)));

@@ -88,12 +88,22 @@ pub const SYNC_EVERY_BYTES: u64 = 4 * 1024 * 1024;
 /// Bytes handed to the disk in one write when a file is built or filled with zeros.
 pub const WRITE_CHUNK_BYTES: usize = 1024 * 1024;
 
+/// Space set aside at once for a table that might come to more than there is: enough that its file
+/// lies in few pieces, little enough that a small one needs little.
+pub const RESERVE_STEP_BYTES: u64 = 8 * 1024 * 1024;
+
 /// Bytes asked of the disk at once when a whole file is read: small beside a segment, most of
 /// which is zeros that need not be kept.
 pub const READ_CHUNK_BYTES: usize = 256 * 1024;
 
 /// How long the background waits before it asks a full disk again.
 pub const FULL_RETRY_MS: u64 = 250;
+
+/// How long a merge rests at first that found no space; each further time twice as long.
+pub const FULL_REST_MS: u64 = 5_000;
+
+/// How long it rests at most: room that somebody made is found within minutes.
+pub const FULL_REST_MAX_MS: u64 = 300_000;
 
 /// Frames share buffers of this size, so that a small commit does not allocate.
 pub const FRAME_BUFFER_BYTES: usize = 256 * 1024;

@@ -141,6 +141,9 @@ impl State {
         if before == now {
             return;
         }
+        if !before & now & Duty::Merge as u8 != 0 {
+            tracing::warn!(dir = %self.dir.display(), "there is no space to merge tables");
+        }
         if pressure_of(before) != pressure_of(now) {
             self.report_pressure(pressure_of(now));
         }
@@ -159,8 +162,11 @@ impl State {
     }
 }
 
+/// A merge that finds no space costs speed, and the space of what was removed; new work can still
+/// be written.
 fn pressure_of(lacking: u8) -> Pressure {
-    if lacking == 0 { Pressure::Normal } else { Pressure::Full }
+    let needed = Duty::Spares as u8 | Duty::Flush as u8;
+    if lacking & needed == 0 { Pressure::Normal } else { Pressure::Full }
 }
 
 /// Wakes everybody who waits for a change. A waiter looks at the count, then at the state it
@@ -179,6 +185,12 @@ impl Bell {
     pub(super) fn ring(&self) {
         *lock(&self.rings) += 1;
         self.rung.notify_all();
+    }
+
+    /// Waits for so long, whatever rings, unless it is over.
+    pub(super) fn rest(&self, limit: Duration, is_over: impl Fn() -> bool) {
+        let goes_on = |_: &mut u64| !is_over();
+        drop(self.rung.wait_timeout_while(lock(&self.rings), limit, goes_on).expect(PANICKED));
     }
 
     pub(super) fn wait_past(&self, seen: u64, limit: Option<Duration>) {

@@ -11,7 +11,7 @@ use super::disk::{Disk, DiskFile};
 use super::error::{Error, Result};
 use super::expiring::Expiring;
 use super::filter::FilterBuilder;
-use super::limits::{BLOCK_BYTES, SYNC_EVERY_BYTES, WRITE_CHUNK_BYTES};
+use super::limits::{BLOCK_BYTES, RESERVE_STEP_BYTES, SYNC_EVERY_BYTES, WRITE_CHUNK_BYTES};
 use super::table_format::{Footer, Index, TableMeta, table_path};
 
 /// What every table of one store is made with.
@@ -36,6 +36,9 @@ pub(super) struct TableWriter {
     temporary: PathBuf,
     file: Arc<dyn DiskFile>,
     out: Vec<u8>,
+    /// Bytes that the disk has set aside, and how many it may have to in the end.
+    reserved: u64,
+    bytes_max: u64,
     /// Bytes already given to the disk.
     written: u64,
     synced: u64,
@@ -48,17 +51,29 @@ pub(super) struct TableWriter {
 }
 
 impl TableMaker {
-    /// Starts the table with this number. The space is reserved first, so that a full disk shows
-    /// here and not after minutes of work.
+    /// Starts the table with this number. All that it may come to is reserved first, so that its
+    /// file lies in few pieces. Where there is no room for that, space is reserved step by step:
+    /// a table is often far smaller than it might be, and the merge that would make room on a disk
+    /// that is nearly full must not be refused for what it will not need.
     pub(super) fn start(&self, id: u64, expected: Expected) -> Result<TableWriter> {
         let temporary = self.dir.join(format!("table-{id:010}.tmp"));
         let file = self.disk.create(&temporary).map_err(failed("create", &temporary))?;
-        let reserved = file.preallocate(expected.bytes.max(1));
+        let (whole, step) = (expected.bytes.max(1), expected.bytes.clamp(1, RESERVE_STEP_BYTES));
+        let reserve = |bytes| {
+            let reserved = file.preallocate(bytes).map(|()| bytes);
+            reserved.map_err(failed("reserve space for", &temporary))
+        };
+        let reserved = match reserve(whole) {
+            Err(error) if error.is_full() => reserve(step),
+            settled => settled,
+        };
         if reserved.is_err() {
             let _ = self.disk.remove(&temporary);
         }
-        reserved.map_err(failed("reserve space for", &temporary))?;
+        let reserved = reserved?;
         Ok(TableWriter {
+            reserved,
+            bytes_max: expected.bytes,
             maker: self.clone(),
             id,
             temporary,
@@ -178,8 +193,15 @@ impl TableWriter {
         if self.out.len() <= keep {
             return Ok(());
         }
+        let end = self.written + self.out.len() as u64;
+        if end > self.reserved {
+            let next = (end + RESERVE_STEP_BYTES).min(self.bytes_max.max(end));
+            let reserved = self.file.preallocate(next);
+            reserved.map_err(failed("reserve space for", &self.temporary))?;
+            self.reserved = next;
+        }
         self.file.write_at(&self.out, self.written).map_err(failed("write", &self.temporary))?;
-        self.written += self.out.len() as u64;
+        self.written = end;
         self.out.clear();
         if self.written - self.synced >= SYNC_EVERY_BYTES {
             self.file.sync_data().map_err(failed("sync", &self.temporary))?;

@@ -58,6 +58,28 @@ fn run_more(kv: &Kv, numbers: std::ops::Range<usize>) {
     }
 }
 
+/// All that its inputs hold was reserved, so that a nearly full disk stayed full though everything
+/// in it had been removed.
+#[test]
+fn a_merge_that_leaves_little_needs_little_room() {
+    const MIB: usize = 1 << 20;
+    let disk = FakeDisk::new();
+    let options = Options { memtable_bytes: 8 * MIB, segment_bytes: 4 * MIB as u64, ..small() };
+    let (kv, _) = Kv::open(dir(), options, Arc::new(disk.clone())).expect("opens");
+    let mut removals = WriteBatch::new();
+    for n in 0..30 {
+        let key = format!("key-{n}");
+        kv.commit(&put(&key, &"x".repeat(MIB))).expect("commits");
+        removals.delete(key.as_bytes());
+    }
+    kv.flush().expect("flushes");
+    disk.set_capacity(Some(disk.used() + 12 * MIB as u64));
+    kv.commit(&removals).expect("commits");
+    kv.flush().expect("flushes");
+    kv.compact().expect("the output is small");
+    assert_eq!(contents(&kv).expect("reads").len(), 0);
+}
+
 #[test]
 fn a_merge_without_space_leaves_everything_as_it_was() {
     let disk = FakeDisk::new();
