@@ -20,6 +20,7 @@ use tokio::sync::OnceCell;
 use tower::Service;
 
 use crate::limits;
+use crate::lookup::Lookup;
 
 /// Why a connection could not be opened.
 pub type DialError = Box<dyn std::error::Error + Send + Sync>;
@@ -59,13 +60,13 @@ pub trait Dial: Send + Sync + 'static {
 /// Dials by the system's resolver, any address, IPv6 and IPv4 side by side.
 #[derive(Clone, Debug)]
 pub struct SystemDial {
-    connector: HttpConnector,
+    connector: HttpConnector<Lookup>,
 }
 
 impl SystemDial {
     /// A dialler with our timeouts.
     pub fn new() -> Self {
-        let mut connector = HttpConnector::new();
+        let mut connector = HttpConnector::new_with_resolver(Lookup::system());
         // TLS is put on top by us; the inner connector would refuse the scheme.
         connector.enforce_http(false);
         connector.set_nodelay(true);

@@ -60,13 +60,13 @@ impl HttpSender {
             Err(error) if error.is_connect() => {
                 return failed(&format!("cannot connect: {}", explain(&error)));
             }
-            Err(error) => return failed(&format!("no answer: {}", explain(&error))),
+            Err(error) => return unanswered(&format!("no answer: {}", explain(&error))),
         };
         match read_answer(response, delivery.lease.granted_at).await {
             Ok(answer) => keep_result_if_asked(&delivery.job, status::report(answer)),
             Err((status, error)) => {
                 let cause = explain(&error);
-                failed(&format!("answered {} and broke off: {cause}", status.as_u16()))
+                unanswered(&format!("answered {} and broke off: {cause}", status.as_u16()))
             }
         }
     }
@@ -187,6 +187,11 @@ fn failed(reason: &str) -> Report {
         retry_after: None,
         permanent: false,
     }
+}
+
+/// It was sent, and what the receiver did with it is not known.
+fn unanswered(reason: &str) -> Report {
+    Report::Unanswered { reason: hence_core::job::cut_reason(reason) }
 }
 
 /// No later attempt can end otherwise.

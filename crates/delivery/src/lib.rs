@@ -14,6 +14,7 @@ mod failure;
 pub mod http;
 pub mod limits;
 pub mod local;
+mod lookup;
 mod request;
 pub mod status;
 

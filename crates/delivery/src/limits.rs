@@ -17,6 +17,10 @@ pub const WIRE_BYTES_MAX: usize = 512 * 1024;
 /// Time for name lookup, TCP and TLS together. The delivery's own deadline is mostly nearer; this
 /// one also ends connections that the pool opened and no delivery waits for any more.
 pub const CONNECT_TIME_MAX: Duration = Duration::from_secs(10);
+/// Names looked up at once: as many as pushes are under way by default. Reached: others wait,
+/// within their own time. A lookup whose delivery gave up keeps its place until the resolver
+/// answers.
+pub const LOOKUPS_MAX: usize = hence_core::limits::PUSHES_DEFAULT as usize;
 /// Idle connections kept for one host: as many as pushes are under way by default, so that a
 /// steady load to one host opens no new ones.
 pub const IDLE_PER_HOST_MAX: usize = hence_core::limits::PUSHES_DEFAULT as usize;

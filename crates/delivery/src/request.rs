@@ -24,7 +24,7 @@ use std::fmt::{Display, Write as _};
 use bytes::{Bytes, BytesMut};
 use hence_core::effect::Delivery;
 use hence_core::job::HttpTarget;
-use http::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, USER_AGENT};
+use http::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, USER_AGENT};
 use http::{Method, Request, Uri};
 use http_body_util::Full;
 
@@ -71,6 +71,11 @@ pub(crate) fn build(
             .append(HeaderName::try_from(name.as_str())?, HeaderValue::try_from(value.as_str())?);
     }
     add_ours(&mut headers, delivery)?;
+    // A client says nothing of a body that is empty. Where one is usual, some receivers insist.
+    let usual = matches!(*request.method(), Method::POST | Method::PUT | Method::PATCH);
+    if usual && delivery.job.payload.bytes.is_empty() {
+        headers.insert(CONTENT_LENGTH, HeaderValue::from_static("0"));
+    }
     *request.headers_mut() = headers;
     Ok(request)
 }

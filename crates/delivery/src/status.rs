@@ -70,6 +70,13 @@ fn reason(status: StatusCode, body: &[u8]) -> String {
     text
 }
 
+/// A reason without what the receiver said, which may repeat what it was sent, secrets included:
+/// so it can be logged. Other reasons are as they were, also those that quote one of these.
+pub fn without_excerpt(reason: &str) -> &str {
+    let excerpt = reason.find("answered ").and_then(|at| Some(at + reason[at..].find(": ")?));
+    excerpt.map_or(reason, |at| &reason[..at])
+}
+
 /// The first characters of a body on one line. What a terminal or a log could take for a command
 /// is escaped: control characters, and the marks that change the direction of writing.
 fn excerpt(body: &[u8]) -> String {
@@ -139,6 +146,22 @@ mod tests {
             content_type: None,
             body: Bytes::from_static(body),
         }
+    }
+
+    /// A receiver that answers with what it was sent brought payloads and secrets into the log.
+    #[test]
+    fn what_a_receiver_said_can_be_left_out() {
+        for status in [StatusCode::INTERNAL_SERVER_ERROR, StatusCode::FOUND, StatusCode::NOT_FOUND]
+        {
+            let (said, silent) = (reason(status, b"Bearer x: y"), reason(status, b""));
+            assert!(said.contains("Bearer"), "{said}");
+            assert_eq!(without_excerpt(&said), silent);
+            assert_eq!(without_excerpt(&silent), silent);
+            let quoted = format!("it is too old: {said}");
+            assert_eq!(without_excerpt(&quoted), format!("it is too old: {silent}"));
+        }
+        let other = "cannot connect: connection refused";
+        assert_eq!(without_excerpt(other), other);
     }
 
     #[test]

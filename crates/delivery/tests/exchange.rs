@@ -10,7 +10,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use futures::future::join_all;
 use hence_core::id::{JobId, Key, QueueName, ScheduleId};
-use hence_core::job::{HttpTarget, Job, Occurrence, Target as JobTarget};
+use hence_core::job::{HttpTarget, Job, Occurrence, Payload, Target as JobTarget};
 use hence_delivery::http::HttpSender;
 use hence_delivery::{Report, Target, limits};
 use support::server::{Server, Step, say};
@@ -72,6 +72,22 @@ async fn a_receiver_learns_what_it_needs() {
         assert_eq!(headers.get(name).map(String::as_str), Some(value), "{name}");
     }
     assert_eq!(headers.len(), expected.len(), "nothing else is sent: {headers:?}");
+}
+
+/// Without the header a receiver that insists answered 411, and the producer may not set it.
+#[tokio::test]
+async fn an_empty_body_says_its_length_where_one_is_usual() {
+    for (method, expected) in
+        [("POST", Some("0")), ("PUT", Some("0")), ("PATCH", Some("0")), ("GET", None)]
+    {
+        let server = Server::start(vec![say(OK)]);
+        let mut job = http_job(&server.url("http"), &[]);
+        job.payload = Payload::default();
+        let JobTarget::Http(target) = &mut job.target else { unreachable!("it has a url") };
+        Arc::make_mut(target).method = method.into();
+        let (_, headers) = seen(&server, job, 1).await;
+        assert_eq!(headers.get("content-length").map(String::as_str), expected, "{method}");
+    }
 }
 
 #[tokio::test]
@@ -255,7 +271,7 @@ async fn an_http_2_connection_that_fell_silent_is_given_up_and_replaced() {
     let patient = 2 * (limits::H2_SILENCE_MAX + limits::H2_PONG_TIME_MAX);
     let report = sender.deliver(post(&url), within(patient)).await;
     tokio::time::resume();
-    let Report::Failed { reason, permanent: false, .. } = report else { panic!("{report:?}") };
+    let Report::Unanswered { reason } = report else { panic!("{report:?}") };
     assert!(reason.starts_with("no answer: "), "{reason}");
     let report = sender.deliver(post(&url), within(PATIENCE)).await;
     assert!(matches!(report, Report::Succeeded { .. }), "{report:?}");
