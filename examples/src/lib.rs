@@ -5,3 +5,8 @@
 #[cfg(doctest)]
 #[doc = include_str!("../../README.md")]
 struct Readme;
+
+/// The programs of the guide to the library, compiled and run.
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/guides/library.md")]
+struct LibraryGuide;

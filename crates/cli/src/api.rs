@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use hence_core::when::Problem;
+use hence_server::limits::BODY_BYTES_MAX;
 use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, DATE, USER_AGENT};
 use http::{HeaderValue, Method, Request, Response, StatusCode, Uri};
 use http_body_util::{BodyExt, Full, Limited};
-use hyper::body::Incoming;
+use hyper::body::{Body as _, Incoming};
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
@@ -151,14 +152,46 @@ impl Api {
         request: Request<Full<Bytes>>,
         within: Duration,
     ) -> Result<Answer, Failure> {
-        let exchange = async {
-            let response = self.client.request(request).await;
-            let response = response.map_err(|error| self.unreachable(&root_cause(&error)))?;
-            self.read(response).await
-        };
-        match clock::within(within, exchange).await {
+        match clock::within(within, self.exchange(request)).await {
             Some(answer) => answer,
             None => Err(self.unreachable(&format!("no answer within {} s", within.as_secs()))),
+        }
+    }
+
+    async fn exchange(&self, request: Request<Full<Bytes>>) -> Result<Answer, Failure> {
+        let bytes = request.body().size_hint().exact().unwrap_or_default();
+        match self.client.request(request).await {
+            Ok(response) => self.read(response).await,
+            Err(error) if bytes > BODY_BYTES_MAX as u64 && !error.is_connect() => {
+                Err(self.cut_off(bytes).await)
+            }
+            Err(error) => Err(self.unreachable(&root_cause(&error))),
+        }
+    }
+
+    /// Why the connection broke under a large body. A server refuses such a one before it has read
+    /// it, and closes; its answer is lost if that is noticed first by whoever still writes. A small
+    /// question tells whether it is there, and would have said something else.
+    async fn cut_off(&self, bytes: u64) -> Failure {
+        let asked = match self.request(Method::GET, &Path::new("/v1/stats"), None) {
+            Ok(asked) => asked,
+            Err(failure) => return failure,
+        };
+        let answer = match self.client.request(asked).await {
+            Ok(response) => self.read(response).await,
+            Err(error) => Err(self.unreachable(&root_cause(&error))),
+        };
+        match answer {
+            Ok(_) => Failure::refused(format!(
+                "the server at {} closed the connection under a body of {bytes} bytes: it is \
+                 probably too large",
+                self.base
+            ))
+            .fix(
+                "send less at once: a job carries 1 MiB at most, and all that is sent together \
+                 what --max-body-bytes of the server allows",
+            ),
+            Err(failure) => failure,
         }
     }
 
@@ -171,7 +204,7 @@ impl Api {
         let body = Limited::new(response.into_body(), ANSWER_BYTES_MAX).collect().await;
         let body = body.map_err(|error| self.unreachable(&error.to_string()))?.to_bytes();
         if !status.is_success() {
-            return Err(problem(status, &body));
+            return Err(problem(&self.base, status, &body));
         }
         Ok(Answer { body, content_type, date_ms: date.as_deref().and_then(parse_http_date) })
     }
@@ -314,10 +347,22 @@ fn value_of(answer: &Answer) -> Result<Value, Failure> {
 /// Problems of a server that does not take work yet, or no more.
 const NOT_NOW: [&str; 2] = ["#standing-by", "#draining"];
 
+/// What a server says to programs, and what somebody who types can do instead.
+const IN_COMMANDS: [(&str, &str); 4] = [
+    ("?queue=", "--queue"),
+    ("?key=", "--key"),
+    ("GET /v1/schedules lists", "`hence schedules` lists"),
+    ("GET /v1/queues lists", "`hence queues` lists"),
+];
+
 /// A refusal as the server worded it, or as well as it can be worded when it came from a proxy.
-fn problem(status: StatusCode, body: &[u8]) -> Failure {
+fn problem(base: &str, status: StatusCode, body: &[u8]) -> Failure {
     let document: Value = serde_json::from_slice(body).unwrap_or_default();
     let text = |name: &str| document.get(name).and_then(Value::as_str).map(str::to_owned);
+    // Ours always says what is not there.
+    if status == StatusCode::NOT_FOUND && text("title").is_none() {
+        return not_hence(base, status);
+    }
     let kind = text("type").unwrap_or_default();
     let exit = match status {
         StatusCode::NOT_FOUND => Exit::NotFound,
@@ -330,14 +375,19 @@ fn problem(status: StatusCode, body: &[u8]) -> Failure {
         Failure::new(exit, message.unwrap_or_else(|| format!("the server answered {status}")));
     failure.field = text("field");
     failure.unread = unread(&document);
-    // The server speaks of the query; whoever types has flags.
-    let fix = text("fix");
-    failure.fix = fix.map(|fix| fix.replace("?queue=", "--queue").replace("?key=", "--key"));
+    let typed = |fix: String, (said, typed): &(&str, &str)| fix.replace(said, typed);
+    failure.fix = text("fix").map(|fix| IN_COMMANDS.iter().fold(fix, typed));
     if status == StatusCode::UNAUTHORIZED {
         failure.fix =
             Some("give the server's token with --token, --token-file or HENCE_TOKEN".to_owned());
     }
     failure
+}
+
+/// Somebody else is at this address: as if nobody were.
+fn not_hence(base: &str, status: StatusCode) -> Failure {
+    let message = format!("what answers at {base} does not look like a Hence server: {status}");
+    Failure::new(Exit::Unreachable, message).fix("correct the address in --server or HENCE_SERVER")
 }
 
 /// The text that the server did not understand, when that is what it says.
@@ -405,6 +455,25 @@ mod tests {
         }
     }
 
+    const BASE: &str = "http://host";
+
+    #[test]
+    fn advice_is_about_commands() {
+        let rows = [
+            ("say ?queue= and ?key= when", "say --queue and --key when"),
+            (
+                "check the id; GET /v1/schedules lists them",
+                "check the id; `hence schedules` lists them",
+            ),
+            ("GET /v1/queues lists those", "`hence queues` lists those"),
+        ];
+        for (said, expected) in rows {
+            let body = serde_json::json!({"title": "t", "fix": said}).to_string();
+            let failure = problem(BASE, StatusCode::NOT_FOUND, body.as_bytes());
+            assert_eq!(failure.fix.as_deref(), Some(expected));
+        }
+    }
+
     #[test]
     fn refusals_are_worded_by_the_server() {
         let rows = [
@@ -415,6 +484,18 @@ mod tests {
                 "in is wrong",
             ),
             (404, r#"{"title":"there is no such job"}"#, Exit::NotFound, "there is no such job"),
+            (
+                404,
+                "<html>not found</html>",
+                Exit::Unreachable,
+                "what answers at http://host does not look like a Hence server: 404 Not Found",
+            ),
+            (
+                404,
+                r#"{"detail":"Not Found"}"#,
+                Exit::Unreachable,
+                "what answers at http://host does not look like a Hence server: 404 Not Found",
+            ),
             (502, "<html>bad gateway</html>", Exit::Refused, "the server answered 502 Bad Gateway"),
             (
                 503,
@@ -431,23 +512,23 @@ mod tests {
         ];
         for (status, body, exit, message) in rows {
             let status = StatusCode::from_u16(status).expect("a status");
-            let failure = problem(status, body.as_bytes());
+            let failure = problem(BASE, status, body.as_bytes());
             assert_eq!((failure.exit, failure.message.as_str()), (exit, message));
         }
-        let failure = problem(StatusCode::UNPROCESSABLE_ENTITY, rows[0].1.as_bytes());
+        let failure = problem(BASE, StatusCode::UNPROCESSABLE_ENTITY, rows[0].1.as_bytes());
         assert_eq!(
             (failure.field.as_deref(), failure.fix.as_deref()),
             (Some("in"), Some("write 5s"))
         );
         let body = r#"{"detail":"at is not understood: of what?","field":"at","text":"é 7",
             "start":2,"end":3,"candidates":["in 7 minutes"]}"#;
-        let failure = problem(StatusCode::UNPROCESSABLE_ENTITY, body.as_bytes());
+        let failure = problem(BASE, StatusCode::UNPROCESSABLE_ENTITY, body.as_bytes());
         let unread = failure.unread.expect("the text is shown");
         assert_eq!(
             unread.problem.render(&unread.text),
             "  é 7\n    ^ of what?\n  try: in 7 minutes\n"
         );
-        let failure = problem(StatusCode::UNAUTHORIZED, b"");
+        let failure = problem(BASE, StatusCode::UNAUTHORIZED, b"");
         assert!(failure.fix.is_some_and(|fix| fix.contains("HENCE_TOKEN")));
     }
 

@@ -122,7 +122,7 @@ pub(crate) enum Command {
     /// Give dead jobs all their attempts again: one by id, or all that match
     #[command(after_help = act::REPLAY_EXAMPLES)]
     Replay(act::Act),
-    /// List queues; pause, resume and limit them
+    /// List queues; pause, resume, limit and remove them
     #[command(after_help = queues::EXAMPLES)]
     Queues(queues::Queues),
     /// List schedules; put, pause, trigger, backfill and remove them
@@ -225,7 +225,15 @@ mod tests {
         "hence docs cli",
         "hence version",
     ];
-    const REFUSED: [&str; 32] = [
+    const REFUSED: [&str; 40] = [
+        "hence add --worker -H a:b",
+        "hence add --worker --method GET",
+        "hence add --handler h -H a:b",
+        "hence add --handler h --method GET",
+        "hence add --many jobs.jsonl -H a:b",
+        "hence add --many jobs.jsonl --queue mail",
+        "hence add --many jobs.jsonl --retry-attempts 3",
+        "hence schedules put tick --when @daily --worker -H a:b",
         "hence jobs --limit 0",
         "hence jobs --token t --token-file f",
         "hence --token t serve --token-file f",

@@ -39,9 +39,9 @@ pub(crate) enum Exit {
     Refused,
     /// The command, or a setting, was not understood.
     Usage,
-    /// There is no such job, queue or schedule.
+    /// There is no such job or schedule, or no such queue to remove.
     NotFound,
-    /// Nobody answers at the server's address.
+    /// Nobody answers at the server's address, or somebody who is no Hence server.
     Unreachable,
     /// Another process holds the store, or it or the server cannot be used now (`EX_UNAVAILABLE`).
     Unavailable,

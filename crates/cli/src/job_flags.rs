@@ -18,7 +18,7 @@ const PAYLOAD_READ_MAX: u64 = 16 * 1024 * 1024;
 #[derive(Debug, Clone, Args)]
 #[group(skip)]
 pub(crate) struct DueFlags {
-    /// When it is due: "7pm tomorrow", RFC 3339 or Unix time; a new job without a time is due now
+    /// When it is due: "7pm tomorrow", RFC 3339 or Unix time
     #[arg(long, value_name = "TIME", conflicts_with = "in")]
     pub(crate) at: Option<String>,
     /// How long from now it is due: 5s, 1h30m, "2 days"
@@ -44,7 +44,13 @@ pub(crate) struct TargetFlags {
     #[arg(long, value_name = "NAME")]
     pub(crate) handler: Option<String>,
     /// The HTTP method [default: POST]
-    #[arg(long, value_name = "METHOD", requires = "url")]
+    // To require the URL is not enough: whatever excludes it lifts the requirement.
+    #[arg(
+        long,
+        value_name = "METHOD",
+        requires = "url",
+        conflicts_with_all = ["worker", "handler"]
+    )]
     pub(crate) method: Option<String>,
     /// A header to send; may be given several times
     #[arg(
@@ -52,6 +58,7 @@ pub(crate) struct TargetFlags {
         short = 'H',
         value_name = "NAME: VALUE",
         requires = "url",
+        conflicts_with_all = ["worker", "handler"],
         value_parser = header
     )]
     pub(crate) headers: Vec<(String, String)>,

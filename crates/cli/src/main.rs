@@ -7,6 +7,7 @@ mod commands;
 mod failure;
 mod job_flags;
 mod output;
+mod process_limits;
 mod select;
 mod signals;
 mod wire;

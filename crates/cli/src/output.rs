@@ -82,14 +82,12 @@ impl Output {
     /// Data as it is.
     pub(crate) fn raw(&self, bytes: &[u8]) -> Result<(), Failure> {
         let mut stdout = io::stdout().lock();
-        stdout.write_all(bytes).and_then(|()| stdout.flush()).map_err(|error| match error.kind() {
-            // `hence jobs | head` is not a failure.
-            io::ErrorKind::BrokenPipe => Failure::new(Exit::Quiet, ""),
-            _ => Failure::io("writing to stdout", &error),
-        })
+        let written = stdout.write_all(bytes).and_then(|()| stdout.flush());
+        written.map_err(|error| write_failure("writing to stdout", &error))
     }
 
-    /// Where a stream of data goes that is too large to be held.
+    /// Where a stream of data goes that is too large to be held; what goes wrong with it is a
+    /// [`write_failure`].
     pub(crate) fn data_writer(&self) -> impl Write + use<> {
         io::stdout()
     }
@@ -142,6 +140,14 @@ impl Output {
         let _ = writeln!(io::stderr().lock(), "{label} {text}");
     }
 
+    /// Why one of many lines of a file was refused: for programs a document, as a failure is.
+    pub(crate) fn refused_line(&self, line: u64, why: &str) {
+        if !self.json {
+            return self.warn(format_args!("line {line}: {why}"));
+        }
+        let _ = writeln!(io::stderr().lock(), "{}", json!({"line": line, "error": why}));
+    }
+
     /// Why the command failed, and what would help.
     pub(crate) fn failure(&self, failure: &Failure) {
         if failure.exit == Exit::Quiet {
@@ -190,6 +196,14 @@ impl Output {
         let read = io::stdin().lock().read_line(&mut answer);
         read.map_err(|error| Failure::io("reading the answer", &error))?;
         Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
+    }
+}
+
+/// Why data could not be written. `hence jobs | head` is not a failure.
+pub(crate) fn write_failure(what: &str, error: &io::Error) -> Failure {
+    match error.kind() {
+        io::ErrorKind::BrokenPipe => Failure::new(Exit::Quiet, ""),
+        _ => Failure::io(what, error),
     }
 }
 

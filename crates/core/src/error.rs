@@ -18,7 +18,7 @@ pub enum Rejection {
         problem: Cow<'static, str>,
     },
     /// A field is larger than its limit.
-    #[error("{field} is {size} long, at most {max} is allowed")]
+    #[error("{field} has {size} {unit}, at most {max} are allowed")]
     TooLarge {
         /// The field, as the API names it.
         field: Cow<'static, str>,
@@ -26,6 +26,8 @@ pub enum Rejection {
         size: usize,
         /// What is allowed.
         max: usize,
+        /// What both are counted in.
+        unit: &'static str,
     },
     /// There is no such job (any more).
     #[error("there is no such job; it may have finished and been forgotten")]
@@ -33,6 +35,9 @@ pub enum Rejection {
     /// There is no such schedule.
     #[error("there is no such schedule")]
     NoSuchSchedule,
+    /// The queue has no settings and never had a job.
+    #[error("there is no such queue")]
+    NoSuchQueue,
     /// A job of this name exists and `on_conflict` is `reject`.
     #[error("a job of this name exists already; use on_conflict replace or keep to allow it")]
     JobExists,
@@ -59,12 +64,27 @@ pub enum Rejection {
         queue: String,
     },
     /// The queue holds as many jobs as it may.
-    #[error("queue {queue} is full: {max} jobs are pending; try later")]
+    #[error("queue {queue} is full: at most {max} jobs may be pending; try later")]
     QueueFull {
         /// The queue.
         queue: String,
         /// Its limit.
         max: u64,
+    },
+    /// The queue still holds jobs.
+    #[error(
+        "queue {queue} holds jobs: {pending} pending, {running} running, {dead} dead; cancel, \
+         finish or forget them first"
+    )]
+    QueueInUse {
+        /// The queue.
+        queue: String,
+        /// Jobs that wait.
+        pending: u64,
+        /// Jobs handed out.
+        running: u64,
+        /// Dead jobs.
+        dead: u64,
     },
     /// A bound of the shard is reached.
     #[error("too many {what}: at most {max} are allowed")]
@@ -102,8 +122,8 @@ impl Rejection {
     pub fn renamed(self, name: impl FnOnce(&str) -> String) -> Self {
         match self {
             Rejection::Invalid { field, problem } => Rejection::invalid(name(&field), problem),
-            Rejection::TooLarge { field, size, max } => {
-                Rejection::too_long(name(&field), size, max)
+            Rejection::TooLarge { field, size, max, unit } => {
+                Rejection::TooLarge { field: name(&field).into(), size, max, unit }
             }
             other => other,
         }
@@ -120,6 +140,8 @@ impl Rejection {
             | Rejection::TooLarge { .. }
             | Rejection::NoSuchJob
             | Rejection::NoSuchSchedule
+            | Rejection::NoSuchQueue
+            | Rejection::QueueInUse { .. }
             | Rejection::JobExists
             | Rejection::IdempotencyMismatch
             | Rejection::WrongState { .. }
@@ -129,9 +151,14 @@ impl Rejection {
         }
     }
 
-    /// The named field is too large.
+    /// The text or the bytes of the named field are too long.
     pub fn too_long(field: impl Into<Cow<'static, str>>, size: usize, max: usize) -> Self {
-        Rejection::TooLarge { field: field.into(), size, max }
+        Rejection::TooLarge { field: field.into(), size, max, unit: "bytes" }
+    }
+
+    /// The named field holds too many of something.
+    pub fn too_many_in(field: impl Into<Cow<'static, str>>, size: usize, max: usize) -> Self {
+        Rejection::TooLarge { field: field.into(), size, max, unit: "entries" }
     }
 
     /// The number given lies outside its range.

@@ -222,6 +222,8 @@ pub enum Request {
         /// Its settings from now on.
         settings: QueueSettings,
     },
+    /// Forget a queue that holds no job: its settings and its counts.
+    RemoveQueue(QueueName),
     /// Show a queue.
     ShowQueue(QueueName),
     /// Show all queues.
@@ -240,7 +242,30 @@ impl Request {
             Request::Submit(submission) => Some(&submission.spec.payload),
             Request::Edit { edit, .. } => edit.payload.as_ref(),
             Request::Ack { result, .. } | Request::Complete { result, .. } => result.as_ref(),
-            _ => None,
+            Request::PutSchedule { schedule, .. } => Some(&schedule.template.payload),
+            Request::Show(_)
+            | Request::Explain(_)
+            | Request::Cancel(_)
+            | Request::RunNow(_)
+            | Request::Replay(_)
+            | Request::Forget(_)
+            | Request::Lease { .. }
+            | Request::Extend { .. }
+            | Request::Nack { .. }
+            | Request::RemoveSchedule(_)
+            | Request::PauseSchedule { .. }
+            | Request::ResumeSchedule(_)
+            | Request::Backfill { .. }
+            | Request::CancelBackfill(_)
+            | Request::TriggerSchedule(_)
+            | Request::ShowSchedule(_)
+            | Request::ListSchedules { .. }
+            | Request::CheckSchedules { .. }
+            | Request::PutQueue { .. }
+            | Request::RemoveQueue(_)
+            | Request::ShowQueue(_)
+            | Request::ListQueues
+            | Request::ListLeases { .. } => None,
         };
         carried.map_or(0, |payload| payload.bytes.len())
     }
@@ -306,12 +331,26 @@ pub enum Report {
         /// Whether trying again is pointless.
         permanent: bool,
     },
+    /// It was sent, or may have been, and no whole answer came.
+    Unanswered {
+        /// In words.
+        reason: Arc<str>,
+    },
     /// The deadline passed; the connection is closed.
     TimedOut,
+    /// The target gives it back: not now. The attempt does not count.
+    PutOff {
+        /// In words.
+        reason: Arc<str>,
+        /// Not before this time from now.
+        delay: Millis,
+    },
     /// No handler of this name is registered.
     Unregistered,
-    /// The delivery was given up by this node, undone as far as we know: shutdown.
+    /// The delivery was given up by this node before it began: shutdown.
     Released,
+    /// The delivery was given up by this node after it had begun: shutdown.
+    CutShort,
 }
 
 /// What the store has under a name.

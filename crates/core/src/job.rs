@@ -2,6 +2,7 @@
 //! happens to it is its [`Progress`], and how it ended is its [`Outcome`].
 
 use alloc::boxed::Box;
+use alloc::format;
 use alloc::sync::Arc;
 
 use bytes::Bytes;
@@ -86,7 +87,8 @@ pub enum KeyOnFailure {
     StepAside,
 }
 
-/// What to do with an attempt whose end nobody saw, because the process died under it.
+/// What to do with an attempt of which nobody can say what it did: the process died or was shut
+/// down under it, its lease or its time ran out, or no whole answer came to what was sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum OnUnknown {
     /// Deliver it again: at least once.
@@ -122,6 +124,12 @@ impl Progress {
     /// Where every job begins.
     pub fn fresh(due_at: Timestamp) -> Self {
         Progress { due_at, attempts: 0, crashes: 0, holds_key: false }
+    }
+
+    /// The state of a job that waits, as people see it at `now`. Due, it is ready also when it is
+    /// far: behind a window full of others.
+    pub fn state(&self, now: Timestamp) -> JobState {
+        if self.due_at <= now { JobState::Ready } else { JobState::Scheduled }
     }
 }
 
@@ -347,6 +355,13 @@ pub struct Finish {
     pub keep_until: Timestamp,
 }
 
+impl Finish {
+    /// Whether it can still be looked at: at the instant itself its time is up.
+    pub fn is_kept(&self, now: Timestamp) -> bool {
+        self.keep_until > now
+    }
+}
+
 /// Where the id of a job comes from, and so what another job of that id means.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum IdOrigin {
@@ -453,16 +468,12 @@ impl Submission {
 
 /// A due time may lie in the past (the job runs at once) and at most so far in the future.
 pub fn check_due(due_at: Timestamp, now: Timestamp) -> Result<(), Rejection> {
-    if due_at > now.plus(limits::DUE_AHEAD_MAX) {
-        return Err(Rejection::invalid(
-            "at",
-            "lies more than 200 years ahead; was it in another unit?",
-        ));
+    let latest = now.plus(limits::DUE_AHEAD_MAX);
+    if (Timestamp::EPOCH..=latest).contains(&due_at) {
+        return Ok(());
     }
-    if due_at < Timestamp::EPOCH {
-        return Err(Rejection::invalid("at", "lies before 1970; was it in another unit?"));
-    }
-    Ok(())
+    // Said so that it is right of an instant and of a span: the reader knows which was given.
+    Err(Rejection::invalid("at", format!("must come to a time between 1970 and {latest}")))
 }
 
 impl Payload {
@@ -476,8 +487,8 @@ impl Payload {
             let (size, max) = (content_type.len(), limits::CONTENT_TYPE_BYTES_MAX);
             return Err(Rejection::too_long("content_type", size, max));
         }
-        if !content_type.bytes().all(|b| (0x20..0x7f).contains(&b)) {
-            return Err(Rejection::invalid("content_type", "must be printable ASCII"));
+        if content_type.is_empty() || !content_type.bytes().all(|b| (0x20..0x7f).contains(&b)) {
+            return Err(Rejection::invalid("content_type", "must be printable ASCII, not empty"));
         }
         Ok(())
     }

@@ -19,6 +19,9 @@ pub const WORKER_NAME_BYTES_MAX: usize = 128;
 pub const PAYLOAD_BYTES_MAX: usize = 1024 * 1024;
 /// A kept result: as large as a payload, since one job's result is often the next job's payload.
 pub const RESULT_BYTES_MAX: usize = 1024 * 1024;
+/// A result that is taken while the store is full: what it keeps free is for recording how accepted
+/// work ends, of all of it. A larger one is refused, and the worker can try again.
+pub const RESULT_WHEN_FULL_BYTES_MAX: usize = 4 * 1024;
 /// A content type.
 pub const CONTENT_TYPE_BYTES_MAX: usize = 128;
 /// The reason of a failure, as kept with the attempt; longer ones are cut, never refused.
@@ -39,8 +42,9 @@ pub const RETRY_DELAY_MAX: Millis = Millis::from_secs(30 * 24 * 3600);
 pub const TIMEOUT_MAX: Millis = Millis::from_secs(24 * 3600);
 /// The shortest attempt: less than a loopback round trip under load is a mistake.
 pub const TIMEOUT_MIN: Millis = Millis::new(10);
-/// How long a worker may hold a lease before it must extend it.
-pub const LEASE_MAX: Millis = Millis::from_secs(12 * 3600);
+/// How long a worker may hold a lease before it must extend it: as long as an attempt may take,
+/// which is the lease of a worker that asks for none.
+pub const LEASE_MAX: Millis = TIMEOUT_MAX;
 /// The shortest lease: below it a healthy worker loses jobs to scheduling noise.
 pub const LEASE_MIN: Millis = Millis::new(100);
 /// How long a finished job is kept at most.

@@ -54,7 +54,7 @@ impl QueueSettings {
     }
 }
 
-/// What a queue holds and what went through it.
+/// What a queue holds and what went through it, and how far that used up its rate.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Counts {
     /// Live jobs that are not running: scheduled or ready.
@@ -79,6 +79,8 @@ pub struct Counts {
     pub expired: u64,
     /// Jobs replaced by one of the same name since the beginning.
     pub replaced: u64,
+    /// Until when the rate is used up, in microseconds since the epoch: all that it has to know.
+    pub rate_used_until_us: u64,
 }
 
 /// A queue as it can be looked at.
@@ -100,11 +102,4 @@ pub struct QueueView {
     pub unregistered: u64,
     /// The handlers they wait for, in order of name: some, if they are very many.
     pub missing_handlers: Vec<HandlerName>,
-}
-
-impl QueueView {
-    /// Whether it is as if nobody had ever spoken of it: no settings, and never a job.
-    pub fn is_blank(&self) -> bool {
-        self.settings == QueueSettings::default() && self.counts == Counts::default()
-    }
 }

@@ -49,7 +49,7 @@ impl HttpTarget {
         check_url(&self.url)?;
         if self.headers.len() > limits::HEADERS_MAX {
             let (size, max) = (self.headers.len(), limits::HEADERS_MAX);
-            return Err(Rejection::too_long("target.headers", size, max));
+            return Err(Rejection::too_many_in("target.headers", size, max));
         }
         let bytes: usize = self.headers.iter().map(|(name, value)| name.len() + value.len()).sum();
         if bytes > limits::HEADER_BYTES_MAX {
@@ -60,9 +60,14 @@ impl HttpTarget {
 }
 
 fn check_url(url: &str) -> Result<(), Rejection> {
-    let rest = url.strip_prefix("https://").or_else(|| url.strip_prefix("http://"));
-    let Some(rest) = rest else {
-        return Err(Rejection::invalid("target.url", "must start with http:// or https://"));
+    let rest = match url.split_once("://") {
+        // Schemes have no case.
+        Some((scheme, rest))
+            if ["http", "https"].iter().any(|s| scheme.eq_ignore_ascii_case(s)) =>
+        {
+            rest
+        }
+        _ => return Err(Rejection::invalid("target.url", "must start with http:// or https://")),
     };
     let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
     check_authority(authority).map_err(|problem| Rejection::invalid("target.url", problem))?;
@@ -146,6 +151,8 @@ mod tests {
         let credentials = "must not carry credentials";
         let rows = [
             ("http://billing/hook", None),
+            ("HTTP://billing/hook", None),
+            ("Https://billing:8443/hook", None),
             ("http://billing:1/hook", None),
             ("https://billing:65535?a=b", None),
             ("http://billing:8080", None),

@@ -55,7 +55,7 @@ fn policies(rng: &mut Rng, made: Schedule) -> Schedule {
         0 => Misfire::Skip,
         1 | 2 => Misfire::Once,
         3 => Misfire::Last(1 + rng.below(5) as u32),
-        _ => Misfire::All { pace: ms(rng.below(3) * 700) },
+        _ => Misfire::All { pace: ms(rng.below(3) * 450) },
     };
     let overlap = Overlap::ALL[rng.below(5) as usize];
     let grace = (rng.below(2) == 0).then(|| ms(rng.below(60_000)));

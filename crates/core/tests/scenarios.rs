@@ -33,6 +33,7 @@
 
 mod support;
 mod scenarios {
+    mod backfills;
     mod cases;
     mod keys;
     mod leases;

@@ -418,6 +418,10 @@ impl Hence {
         self.or_over(ended).await;
         // Whoever gives the shard up must not keep it.
         self.end_tasks();
+        if self.over.is_set() {
+            // A store that takes nothing takes no farewell either.
+            return;
+        }
         reach(Point::StopRelease);
         match self.store.release(SHARD, self.epoch).await {
             Ok(()) => {}

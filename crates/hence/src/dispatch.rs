@@ -58,7 +58,7 @@ impl Dispatch {
         let mut running = self.lock();
         if running.closed {
             for delivery in deliveries {
-                self.give_back(delivery.lease.token);
+                self.tell(delivery.lease.token, Report::Released);
             }
             return;
         }
@@ -106,15 +106,19 @@ impl Dispatch {
         let mut running = self.lock();
         running.closed = true;
         for (token, stage) in std::mem::take(&mut running.by_token) {
-            if let Stage::Begun(task) = stage {
-                task.abort();
-            }
-            self.give_back(token);
+            let report = match stage {
+                Stage::ToBegin => Report::Released,
+                Stage::Begun(task) => {
+                    task.abort();
+                    Report::CutShort
+                }
+            };
+            self.tell(token, report);
         }
     }
 
-    fn give_back(&self, token: Token) {
-        drop(self.mailbox.send(Message::Delivered(token, Report::Released)));
+    fn tell(&self, token: Token, report: Report) {
+        drop(self.mailbox.send(Message::Delivered(token, report)));
     }
 
     async fn hand_to_target(&self, delivery: Delivery) -> Report {
@@ -240,6 +244,24 @@ mod tests {
             }
             .boxed()
         }
+    }
+
+    /// A job that must not run twice was sent again after a shutdown, as if it had not left.
+    #[tokio::test(flavor = "current_thread")]
+    async fn what_has_begun_is_cut_short_and_not_released() {
+        let (mailbox, inbox) = Mailbox::new(None);
+        let http: Arc<dyn Target> = Arc::new(Waits(Arc::default()));
+        let dispatch = Dispatch::new(Handle::current(), mailbox, http, Handlers::new());
+        let dispatch = Arc::new(dispatch);
+        dispatch.deliver(vec![delivery(1)]);
+        tokio::task::yield_now().await;
+        dispatch.deliver(vec![delivery(2)]);
+        dispatch.give_all_back();
+        let told: Vec<_> = inbox.try_iter().collect();
+        let [Message::Delivered(_, begun), Message::Delivered(_, to_begin)] = &told[..] else {
+            panic!("{} messages", told.len());
+        };
+        assert_eq!((begun, to_begin), (&Report::CutShort, &Report::Released));
     }
 
     /// A success that was about to be told was given back at a shutdown, and came again.

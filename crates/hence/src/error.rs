@@ -37,13 +37,7 @@ impl Error {
         match self {
             Error::Busy | Error::Stopped => true,
             Error::Store(error) => error.kind() == ErrorKind::Unavailable,
-            Error::Rejected(rejection) => matches!(
-                rejection,
-                Rejection::QueuePaused { .. }
-                    | Rejection::QueueFull { .. }
-                    | Rejection::StoreFull
-                    | Rejection::Draining
-            ),
+            Error::Rejected(rejection) => rejection.is_passing(),
             Error::Json(_) => false,
         }
     }

@@ -27,6 +27,7 @@ use serde::de::DeserializeOwned;
 ///     match amount {
 ///         0 => Err(Failure::permanent("nothing to withdraw")), // dead at once
 ///         1..100 => Err(Failure::retry_after("come back later", Millis::from_secs(60))),
+///         1_000.. => Err(Failure::put_off("not in business hours", Millis::from_secs(3600))),
 ///         _ => Ok(amount),
 ///     }
 /// }
@@ -34,24 +35,46 @@ use serde::de::DeserializeOwned;
 #[derive(Debug)]
 pub struct Failure {
     reason: String,
-    retry_after: Option<Millis>,
-    permanent: bool,
+    next: Next,
+}
+
+/// What is to become of the job.
+#[derive(Debug)]
+enum Next {
+    Retry { after: Option<Millis> },
+    PutOff(Millis),
+    Death,
 }
 
 impl Failure {
     /// Try again, as the job's retry policy says.
     pub fn retry(reason: impl Display) -> Self {
-        Failure { reason: reason.to_string(), retry_after: None, permanent: false }
+        Failure { reason: reason.to_string(), next: Next::Retry { after: None } }
     }
 
     /// Try again, but not before this time has passed.
     pub fn retry_after(reason: impl Display, wait: Millis) -> Self {
-        Failure { retry_after: Some(wait), ..Failure::retry(reason) }
+        Failure { reason: reason.to_string(), next: Next::Retry { after: Some(wait) } }
+    }
+
+    /// Not now: the job comes back after this time, and the attempt does not count.
+    pub fn put_off(reason: impl Display, wait: Millis) -> Self {
+        Failure { reason: reason.to_string(), next: Next::PutOff(wait) }
     }
 
     /// Do not try again: the job is dead.
     pub fn permanent(reason: impl Display) -> Self {
-        Failure { permanent: true, ..Failure::retry(reason) }
+        Failure { reason: reason.to_string(), next: Next::Death }
+    }
+
+    fn into_report(self) -> Report {
+        let reason = cut_reason(&self.reason);
+        let (retry_after, permanent) = match self.next {
+            Next::PutOff(delay) => return Report::PutOff { reason, delay },
+            Next::Retry { after } => (after, false),
+            Next::Death => (None, true),
+        };
+        Report::Failed { reason, retry_after, permanent }
     }
 }
 
@@ -80,11 +103,7 @@ where
             };
             match function(value, delivery).await {
                 Ok(result) => succeeded(&result),
-                Err(failure) => Report::Failed {
-                    reason: cut_reason(&failure.reason),
-                    retry_after: failure.retry_after,
-                    permanent: failure.permanent,
-                },
+                Err(failure) => failure.into_report(),
             }
         }
         .boxed()

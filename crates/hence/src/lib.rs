@@ -23,8 +23,9 @@
 //! # }
 //! ```
 //!
-//! More in `examples/`: a small program for each feature. For tests of your own jobs and
-//! schedules there is [`testing`], with a clock that you move.
+//! `docs/guides/library.md` goes through all of it, and `examples/` has a small program for each
+//! feature. For tests of your own jobs and schedules there is [`testing`], with a clock that you
+//! move.
 
 pub mod builder;
 pub mod client;

@@ -201,7 +201,7 @@ impl Mailbox {
         requests: &[Request],
     ) -> Result<(Waiting<T>, oneshot::Receiver<T>), Error> {
         if requests.len() > PARTS_MAX {
-            return Err(Rejection::too_long("batch", requests.len(), PARTS_MAX).into());
+            return Err(Rejection::too_many_in("batch", requests.len(), PARTS_MAX).into());
         }
         let bytes = requests.iter().map(Request::carried_bytes).sum();
         let (taken, requests) = (Arc::clone(&self.taken), requests.len());

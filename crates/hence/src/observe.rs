@@ -10,6 +10,7 @@ use hence_core::id::JobNumber;
 use hence_core::job::{AttemptEnd, AttemptRecord, Outcome};
 use hence_core::ledger::{Fate, OccurrenceRecord};
 use hence_core::time::Timestamp;
+use hence_delivery::status::without_excerpt;
 
 /// Something worth a metric or a log line.
 #[derive(Clone, Copy, Debug)]
@@ -119,7 +120,8 @@ fn log_change(change: &Change) {
         ),
         Change::JobFinished { job, progress, finish, ended, .. } => {
             log_attempt(job, ended.as_deref());
-            let (outcome, reason) = (finish.outcome.as_str(), finish.reason.as_deref());
+            let outcome = finish.outcome.as_str();
+            let reason = finish.reason.as_deref().map(without_excerpt);
             if finish.outcome == Outcome::Dead {
                 tracing::error!(
                     target: "hence::job", job = %job.name, number = job.number.0,
@@ -194,7 +196,7 @@ fn log_attempt(job: &hence_core::job::Job, ended: Option<&AttemptRecord>) {
         tracing::warn!(
             target: "hence::job", job = %job.name, attempt = attempt.attempt,
             token = %attempt.token, took_ms, end = attempt.end.as_str(),
-            reason = attempt.reason.as_deref(), "attempt ended"
+            reason = attempt.reason.as_deref().map(without_excerpt), "attempt ended"
         );
     }
 }

@@ -38,7 +38,7 @@ impl Guard {
 /// What is answered without a token. Probes have none, and learn nothing. Nor has a browser that
 /// follows the `type` of a problem: the documentation is the same for every server, and says
 /// nothing about the jobs of this one.
-fn is_open(path: &str) -> bool {
+pub(crate) fn is_open(path: &str) -> bool {
     const OPEN: [&str; 7] = [
         "/live",
         "/ready",

@@ -25,7 +25,7 @@ use hence_core::when::{Drafted, Understood};
 pub use config::Config;
 #[cfg(feature = "fuzzing")]
 pub use http::fuzzing;
-pub use serve::{ServeError, Server};
+pub use serve::{ServeError, Server, must_be_guarded};
 
 /// The next `count` ticks of a plan, in the form of `POST /v1/schedules/preview`.
 pub fn preview_json(drafted: &Drafted, from: Timestamp, count: usize) -> serde_json::Value {

@@ -13,6 +13,9 @@ pub const BATCH_BODY_BYTES_MAX: usize = 8 * 1024 * 1024;
 /// Objects and lists within each other. No field of ours is deeper than five; payloads deeper than
 /// this can be sent as text.
 pub const JSON_DEPTH_MAX: usize = 32;
+/// Digits and signs of a number: without an exponent, so many are within the range of a 64-bit
+/// float, and some readers refuse longer ones.
+pub const JSON_NUMBER_BYTES_MAX: usize = 300;
 /// Headers of one request.
 pub const HEADERS_MAX: usize = 100;
 /// The head of a request: request line and headers.

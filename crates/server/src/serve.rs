@@ -68,6 +68,16 @@ pub struct Server {
     write_stall_max: Duration,
 }
 
+/// Refuses a server that anybody elsewhere could use. To be asked before anything is touched;
+/// [`Server::start`] asks again.
+pub fn must_be_guarded(config: &Config) -> Result<(), ServeError> {
+    let listen = config.listen;
+    if !listen.ip().is_loopback() && config.token.is_none() {
+        return Err(ServeError::Exposed { listen });
+    }
+    Ok(())
+}
+
 impl Server {
     /// Binds, waits for the store if another server works on it, recovers what it holds, and is
     /// ready to run. Meanwhile every request is told so. `on_fatal` is for a store that failed for
@@ -77,10 +87,8 @@ impl Server {
         store: Arc<dyn Store>,
         on_fatal: impl Fn(&StoreError) + Send + Sync + 'static,
     ) -> Result<Self, ServeError> {
+        must_be_guarded(config)?;
         let listen = config.listen;
-        if !listen.ip().is_loopback() && config.token.is_none() {
-            return Err(ServeError::Exposed { listen });
-        }
         let bind_error = |error| ServeError::Bind { listen, error };
         let listener = TcpListener::bind(listen).await.map_err(bind_error)?;
         let local = listener.local_addr().map_err(bind_error)?;

@@ -233,7 +233,7 @@ impl<'a> Draft<'a> {
         let queue = &job.name.queue;
         let place = Place { due_at: progress.due_at, number: job.number };
         out.batch.delete(out.key.live(self.shard, queue, place));
-        if finish.keep_until <= finish.at {
+        if !finish.is_kept(finish.at) {
             self.names.forget(self.shard, &job.name, out);
             return self.attempts.drop_live(job.number, out);
         }

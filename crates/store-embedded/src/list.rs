@@ -305,7 +305,7 @@ impl Listing<'_> {
         let now = self.request.now;
         let (state, of) = match job {
             StoredJob::Live(live) => (live.state(now), &live.job),
-            StoredJob::Finished(done) if done.finish.keep_until <= now => return false,
+            StoredJob::Finished(done) if !done.finish.is_kept(now) => return false,
             StoredJob::Finished(done) => (done.finish.outcome.state(), &done.job),
         };
         let made_by = of.occurrence.as_ref().map(|occurrence| &occurrence.schedule);

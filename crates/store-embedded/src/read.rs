@@ -277,7 +277,7 @@ fn find(
             let key = key.finished(shard, &name.queue, place);
             let value = kv.get(key).map_err(failed("read a finished job"))?;
             let done = value.map(|value| decode_finished(&value)).transpose()?;
-            Ok(done.filter(|done| done.finish.keep_until > now).map(StoredJob::Finished))
+            Ok(done.filter(|done| done.finish.is_kept(now)).map(StoredJob::Finished))
         }
         Spot::Live(place) => Ok(live_at(kv, shard, &name.queue, place, key)?.map(StoredJob::Live)),
     }

@@ -185,7 +185,7 @@ impl Engine {
         let stored = self.kv.get(key).map_err(failed("read a dead job"))?;
         let done = stored.map(|value| decode_finished(&value)).transpose()?;
         // It may have died again at the same instant, to be kept longer.
-        if done.is_none_or(|done| done.finish.keep_until > now) {
+        if done.is_none_or(|done| done.finish.is_kept(now)) {
             return Ok(false);
         }
         out.batch.delete(key);

@@ -269,7 +269,7 @@ impl Net {
         keep_payload: bool,
     ) {
         self.leave(&job.name.queue, Place { due_at: progress.due_at, number: job.number });
-        if finish.keep_until <= finish.at {
+        if !finish.is_kept(finish.at) {
             self.drop_attempts(job.number);
             return;
         }

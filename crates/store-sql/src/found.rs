@@ -106,7 +106,7 @@ pub(crate) fn by_name(
             last.insert(name.clone(), (stamp, done));
         }
     }
-    let kept = last.into_iter().filter(|(_, (_, done))| done.finish.keep_until > now);
+    let kept = last.into_iter().filter(|(_, (_, done))| done.finish.is_kept(now));
     let mut found: HashMap<JobName, StoredJob> =
         kept.map(|(name, (_, done))| (name, StoredJob::Finished(done))).collect();
     for live in live {

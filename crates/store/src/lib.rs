@@ -257,8 +257,7 @@ impl LiveJob {
     pub fn state(&self, now: Timestamp) -> JobState {
         match &self.lease {
             Some(_) => JobState::Running,
-            None if self.progress.due_at <= now => JobState::Ready,
-            None => JobState::Scheduled,
+            None => self.progress.state(now),
         }
     }
 }

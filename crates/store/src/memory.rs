@@ -381,7 +381,7 @@ impl Shard {
     }
 
     fn finish(&mut self, job: Arc<Job>, progress: Progress, finish: Finish, keep_payload: bool) {
-        if finish.keep_until <= finish.at {
+        if !finish.is_kept(finish.at) {
             self.attempts.remove(&job.number);
             return;
         }
@@ -434,7 +434,7 @@ impl Shard {
             }
             Spot::Finished(key) => {
                 let done = self.finished.get(key).expect("a name leads to its job");
-                (done.finish.keep_until > now).then(|| StoredJob::Finished(done.clone()))
+                (done.finish.is_kept(now)).then(|| StoredJob::Finished(done.clone()))
             }
         }
     }
@@ -471,7 +471,7 @@ impl Shard {
     }
 
     fn sweep(&mut self, now: Timestamp, limit: usize) -> Vec<(QueueName, u64)> {
-        let over = self.finished.iter().filter(|(_, done)| done.finish.keep_until <= now);
+        let over = self.finished.iter().filter(|(_, done)| !done.finish.is_kept(now));
         let keys: Vec<FinishedKey> = over.map(|(key, _)| *key).take(limit).collect();
         let mut dead: BTreeMap<QueueName, u64> = BTreeMap::new();
         for key in keys {
@@ -499,7 +499,7 @@ fn cursor_of(job: &StoredJob) -> Cursor {
 
 fn matches(filter: &Filter, cursor: &Cursor, stored: &StoredJob, now: Timestamp) -> bool {
     let view = stored.clone().view(now);
-    let gone = view.finish.as_ref().is_some_and(|finish| finish.keep_until <= now);
+    let gone = view.finish.as_ref().is_some_and(|finish| !finish.is_kept(now));
     let state_fits = match filter.states.as_slice() {
         [] => !view.state.is_final(),
         states => states.contains(&view.state),

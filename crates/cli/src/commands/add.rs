@@ -1,10 +1,11 @@
 //! `hence add`: schedule a job, or many from a file.
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, ErrorKind};
 use std::path::Path as FilePath;
 use std::path::PathBuf;
 
 use clap::{ArgGroup, Args, ValueEnum};
+use indicatif::ProgressBar;
 use serde::Serialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -24,23 +25,57 @@ Examples:
   hence add https://example.com/hook --at 2030-01-01T09:00:00Z -H 'Authorization: Bearer x'
   hence add --worker --queue mail --key user:7 --id welcome --payload-file letter.txt
   hence add --handler thumbnails --retry-attempts 3 --retry-fixed 10s
-  hence add --many jobs.jsonl        one JSON job a line, as POST /v1/jobs takes it; - is stdin";
+  hence add --many jobs.jsonl        one JSON job a line, as POST /v1/jobs takes it; - is stdin
+
+Without --at and --in the job is due now. With --many, lines that are refused are named on stderr
+(with --json as documents), the others are scheduled, and the exit code is 1.";
 
 /// Jobs in one request of `--many`: half of what the server takes.
 const BATCH_JOBS: usize = 500;
 /// Bytes in one request of `--many`: well below what the server takes.
 const BATCH_BYTES: usize = 4 * 1024 * 1024;
-/// Refusals of `--many` that are shown one by one; beyond them only the count says something.
+/// Refusals of `--many` that people are shown one by one; beyond them only the count is said.
 const REFUSALS_SHOWN: u64 = 20;
+
+/// What is said of one job; in a file each line says it of its own.
+const OF_ONE_JOB: [&str; 27] = [
+    "method",
+    "headers",
+    "at",
+    "in",
+    "tz",
+    "queue",
+    "key",
+    "id",
+    "on_conflict",
+    "payload",
+    "payload_file",
+    "content_type",
+    "retry_attempts",
+    "retry_fixed",
+    "retry_first",
+    "retry_factor",
+    "retry_delays",
+    "retry_cap",
+    "retry_jitter",
+    "retry_max_age",
+    "timeout",
+    "expires_at",
+    "expires_in",
+    "retention",
+    "keep_result",
+    "key_on_failure",
+    "on_unknown",
+];
 
 #[derive(Debug, Args)]
 #[command(group(ArgGroup::new("what").required(true).args(["url", "worker", "handler", "many"])))]
-#[command(group(ArgGroup::new("when").args(["at", "in"])))]
+#[command(group(ArgGroup::new("when").args(["at", "in", "expires_at"]).multiple(true)))]
 pub(crate) struct Add {
     #[command(flatten)]
     target: TargetFlags,
     /// Schedule every job of this file: one JSON object a line; - is stdin
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", conflicts_with_all = OF_ONE_JOB)]
     many: Option<PathBuf>,
     #[command(flatten)]
     due: DueFlags,
@@ -56,6 +91,9 @@ pub(crate) struct Add {
     /// What if a job of this name exists [default: replace]
     #[arg(long, value_name = "CHOICE", value_enum)]
     on_conflict: Option<OnConflict>,
+    /// Not started later than this: "friday 6pm", RFC 3339 or Unix time
+    #[arg(long, value_name = "TIME", conflicts_with = "expires_in")]
+    expires_at: Option<String>,
     #[command(flatten)]
     job: JobFlags,
 }
@@ -101,6 +139,7 @@ pub(crate) async fn run(add: Add, api: &Api, output: &Output) -> Result<(), Fail
 fn request(add: &Add) -> Result<Value, Failure> {
     let mut job = add.job.json(&add.target)?;
     add.due.add_to(&mut job);
+    put(&mut job, "expires_at", add.expires_at.as_ref());
     put(&mut job, "queue", add.queue.as_ref());
     put(&mut job, "key", add.key.as_ref());
     put(&mut job, "id", add.id.as_ref());
@@ -117,31 +156,65 @@ struct Tally {
     unprinted: Option<Failure>,
 }
 
+impl Tally {
+    fn refuse(&mut self, line: u64, why: &str, output: &Output) {
+        self.refused += 1;
+        if output.is_json() || self.refused <= REFUSALS_SHOWN {
+            output.refused_line(line, why);
+        }
+    }
+}
+
 async fn many(file: &FilePath, api: &Api, output: &Output) -> Result<(), Failure> {
     let (reader, bytes) = open(file)?;
     let bar = output.progress(bytes, "scheduling");
     let mut tally = Tally::default();
+    let sent = send_all(file, reader, &bar, api, output, &mut tally).await;
+    bar.finish_and_clear();
+    if let Err(failure) = sent {
+        // Whoever adds the rest later must know.
+        output.warn(format_args!("{} accepted until then", words::count(tally.accepted, "job")));
+        return Err(failure);
+    }
+    conclude(tally, output)
+}
+
+/// Sends the jobs of all lines. A line that is none is refused like one that the server refuses:
+/// those around it are scheduled.
+async fn send_all(
+    file: &FilePath,
+    reader: Box<dyn BufRead>,
+    bar: &ProgressBar,
+    api: &Api,
+    output: &Output,
+    tally: &mut Tally,
+) -> Result<(), Failure> {
     let mut batch = Batch::default();
     for (index, line) in reader.lines().enumerate() {
         let number = index as u64 + 1;
-        let line =
-            line.map_err(|error| Failure::io(format_args!("reading {}", file.display()), &error))?;
+        let line = match line {
+            Ok(line) => line,
+            Err(error) if error.kind() == ErrorKind::InvalidData => {
+                tally.refuse(number, "not JSON: it is not UTF-8", output);
+                continue;
+            }
+            Err(error) => {
+                return Err(Failure::io(format_args!("reading {}", file.display()), &error));
+            }
+        };
         bar.inc(line.len() as u64 + 1);
         if line.trim().is_empty() {
             continue;
         }
-        let job = RawValue::from_string(line).map_err(|error| {
-            Failure::refused(format!("line {number} of {} is not JSON: {error}", file.display()))
-                .fix("write one JSON object a line, as POST /v1/jobs takes it")
-        })?;
-        batch.push(number, job);
+        match RawValue::from_string(line) {
+            Ok(job) => batch.push(number, job),
+            Err(error) => tally.refuse(number, &format!("not JSON: {error}"), output),
+        }
         if batch.is_full() {
-            submit(&mut batch, api, output, &mut tally).await?;
+            submit(&mut batch, api, output, tally).await?;
         }
     }
-    submit(&mut batch, api, output, &mut tally).await?;
-    bar.finish_and_clear();
-    conclude(tally, output)
+    submit(&mut batch, api, output, tally).await
 }
 
 fn conclude(tally: Tally, output: &Output) -> Result<(), Failure> {
@@ -207,12 +280,7 @@ async fn submit(
                     tally.unprinted = output.line(accepted_line(answer, output)?).err();
                 }
             }
-            Some(why) => {
-                tally.refused += 1;
-                if tally.refused <= REFUSALS_SHOWN {
-                    output.warn(format_args!("line {line}: {why}"));
-                }
-            }
+            Some(why) => tally.refuse(*line, &why, output),
         }
     }
     Ok(())

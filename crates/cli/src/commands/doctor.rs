@@ -23,6 +23,9 @@ const CLOCK_WARN_MS: u64 = 2_000;
 /// A job that was ready so long ago waits for a worker that does not come.
 const OLDEST_WARN_MS: u64 = 60_000;
 
+/// The advice where whoever answered gave none: it may have been a proxy.
+const LOOK: &str = "look whether --server is the server's address, and at its log";
+
 #[derive(Debug, Args)]
 pub(crate) struct Doctor {}
 
@@ -100,7 +103,7 @@ async fn examine(api: &Api) -> Result<(Vec<Finding>, Exit), Failure> {
         Err(failure) => {
             // One that answers, if only to refuse, can be reached.
             let exit = if failure.is_passing() { failure.exit } else { Exit::Refused };
-            let fix = failure.fix.unwrap_or_default();
+            let fix = failure.fix.unwrap_or_else(|| LOOK.to_owned());
             return Ok((vec![Finding::fail("server", failure.message, fix)], exit));
         }
     };

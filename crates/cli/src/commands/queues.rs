@@ -1,4 +1,4 @@
-//! `hence queues`: list queues, pause, resume and limit them.
+//! `hence queues`: list queues, pause, resume, limit and remove them.
 
 use clap::{ArgGroup, Args, Subcommand, ValueEnum};
 use serde_json::{Map, Value, json};
@@ -18,7 +18,8 @@ Examples:
   hence queues pause mail --direction both      nothing goes out, nothing comes in
   hence queues resume mail
   hence queues set mail --concurrency 10 --rate 100/min
-  hence queues set mail --concurrency none      no limit again";
+  hence queues set mail --concurrency none      no limit again
+  hence queues remove mail                      an empty queue is forgotten, with its counts";
 
 #[derive(Debug, Args)]
 pub(crate) struct Queues {
@@ -53,6 +54,11 @@ enum Verb {
     },
     /// Set limits
     Set(Set),
+    /// Forget a queue that holds no job: its settings and its counts
+    Remove {
+        /// The queue
+        name: String,
+    },
 }
 
 #[derive(Debug, Args)]
@@ -137,6 +143,11 @@ pub(crate) async fn run(queues: Queues, api: &Api, output: &Output) -> Result<()
             api.post(&path(&name).push("resume"), &direction.doors()).await?
         }
         Verb::Set(set) => api.patch(&path(&set.name), &settings(&set)).await?,
+        Verb::Remove { name } => {
+            api.delete(&path(&name)).await?;
+            output.say(format_args!("queue {name} is removed"));
+            return Ok(());
+        }
     };
     print(vec![answer], output)
 }

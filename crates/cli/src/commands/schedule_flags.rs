@@ -36,7 +36,7 @@ pub(crate) struct Put {
     /// No tick after this
     #[arg(long, value_name = "TIME")]
     end: Option<String>,
-    /// No more ticks than this
+    /// No more ticks than this, those before it was put again included
     #[arg(long, value_name = "COUNT")]
     count: Option<u64>,
     /// A date without ticks; may be given several times

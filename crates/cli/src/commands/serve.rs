@@ -21,6 +21,7 @@ use crate::args::SERVER_DEFAULT;
 use crate::clock;
 use crate::failure::{Exit, Failure};
 use crate::output::Output;
+use crate::process_limits;
 use crate::signals::Signals;
 
 pub(crate) const EXAMPLES: &str = "\
@@ -34,8 +35,9 @@ Examples:
   hence serve --config hence.toml --print-config       what is set, and where it was said
 
 The first line on stdout is `listening on http://ADDRESS`; logs go to stderr.
-SIGTERM or SIGINT: take no new work, finish what is under way, make everything durable, end with 0.
-A second one, at least a second later: end at once.";
+SIGTERM, SIGINT, SIGHUP or SIGQUIT: take no new work, finish what is under way, make everything
+durable, end with 0. A second one, at least a second later: end at once. Under nohup, SIGHUP is
+ignored.";
 
 /// The line that tells a program where the server listens; the address follows.
 pub(crate) const LISTENING: &str = "listening on ";
@@ -44,11 +46,14 @@ pub(crate) const LISTENING: &str = "listening on ";
 /// server at rest.
 const GIVE_BACK_EVERY: Duration = Duration::from_secs(10);
 
+/// How long a read that is under way at the end may take: nobody waits for its answer any more.
+const LAST_READS_MAX: Duration = Duration::from_secs(1);
+
 #[derive(Debug, Args)]
 pub(crate) struct Serve {
     #[command(flatten)]
     pub(crate) flags: ServeFlags,
-    /// A TOML file with the same names as the flags
+    /// A TOML file with the same names as the flags, but `_` for `-`: log_format = "json"
     #[arg(long, value_name = "FILE", env = "HENCE_CONFIG", hide_env_values = true)]
     config: Option<PathBuf>,
     /// Show what is set and where it was said, and end
@@ -68,12 +73,15 @@ pub(crate) fn run(serve: Serve, output: &Output) -> Result<(), Failure> {
     if serve.print_config {
         return print_config(&config, output);
     }
+    // Before a store is made for a server that will not be.
+    hence_server::must_be_guarded(&config).map_err(|error| failure(&error, &config))?;
     let log = telemetry::init(&config)
         .map_err(|error| Failure::new(Exit::Internal, error.to_string()))?;
     let log = Arc::new(log);
     for warning in &config.warnings {
         tracing::warn!("{warning}");
     }
+    process_limits::allow_many_files(&config);
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
     if let Some(threads) = config.threads {
         runtime.worker_threads(threads);
@@ -82,6 +90,8 @@ pub(crate) fn run(serve: Serve, output: &Output) -> Result<(), Failure> {
     let runtime = runtime.map_err(|error| Failure::io("starting the server's threads", &error))?;
     let ended =
         runtime.block_on(serve_until_told(&config, serve.port_file.as_deref(), &log, output));
+    // Whoever waits for a store that does not answer would keep the process for ever.
+    runtime.shutdown_timeout(LAST_READS_MAX);
     log.end();
     ended
 }
@@ -113,6 +123,7 @@ async fn serve_until_told(
         None => None,
     };
     let store = moving.clone().map_or(store, |moving| moving as Arc<dyn Store>);
+    process_limits::outlive_large_files()?;
     // Before anything can be asked for: a signal that comes early is not lost.
     let mut stop = stop_on_signals(Arc::clone(log), output.clone())?;
     let server = tokio::select! {

@@ -1,6 +1,10 @@
 //! A job's life through the command line.
 
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpListener;
 use std::process::Stdio;
+
+use serde_json::{Value, json};
 
 use crate::support::{DEADLINE, Server, hence, receiver, text};
 
@@ -91,6 +95,93 @@ fn many_jobs_come_from_a_file_and_bad_lines_are_named() {
     );
 }
 
+/// A line that was no JSON once ended it half way, without a word about what was accepted.
+#[test]
+fn a_broken_line_does_not_keep_the_others_from_being_scheduled() {
+    let server = Server::start();
+    let file = server.directory.path().join("jobs.jsonl");
+    let lines: [&[u8]; 5] =
+        [b"{\"id\": \"a\"}", b"{\"id\": ", b"\xff\xfe", b"{\"in\": \"soon\"}", b"{\"id\": \"b\"}"];
+    std::fs::write(&file, lines.join(&b"\n"[..])).unwrap();
+    let file = file.to_str().unwrap();
+    let plain = server.hence(&["add", "--many", file]);
+    let said = text(&plain.stderr);
+    assert_eq!((plain.status.code(), text(&plain.stdout).as_str()), (Some(1), "a\nb\n"), "{said}");
+    for words in ["line 2: not JSON: EOF", "line 3: not JSON", "line 4: in is not understood"] {
+        assert!(said.contains(words), "{words}: {said}");
+    }
+    assert!(said.contains("2 jobs accepted, 3 refused"), "{said}");
+    let json = server.hence(&["add", "--many", file, "--json"]);
+    let documents = text(&json.stderr);
+    let documents = documents.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let lines: Vec<Value> = documents.map(|document| document["line"].clone()).collect();
+    assert_eq!(lines, [json!(2), json!(3), json!(4), Value::Null], "the last one is the failure");
+    let unreached = hence().args(["add", "--many", file, "--server", "127.0.0.1:1"]).output();
+    let unreached = unreached.unwrap();
+    assert_eq!(unreached.status.code(), Some(4));
+    assert!(text(&unreached.stderr).contains("0 jobs accepted until then"));
+}
+
+/// The server closes on a body that it will not read, and its 413 is lost to whoever still writes:
+/// that was once "the server does not answer: Broken pipe", with 4.
+#[test]
+fn a_body_that_is_too_large_is_called_that() {
+    let server = Server::start();
+    let file = server.directory.path().join("payload");
+    let file = file.to_str().unwrap();
+    for mebibytes in [2, 9, 15] {
+        std::fs::write(file, "x".repeat(mebibytes << 20)).unwrap();
+        let refused = server.hence(&["add", "--worker", "--payload-file", file]);
+        let said = text(&refused.stderr);
+        assert_eq!(refused.status.code(), Some(1), "{mebibytes} MiB: {said}");
+        let known = ["too large", "bytes are allowed"].iter().any(|words| said.contains(words));
+        assert!(known, "{mebibytes} MiB: {said}");
+    }
+    let closing = stranger(|head| (!head.starts_with("POST")).then_some("HTTP/1.1 200 OK"));
+    let add = ["add", "--worker", "--payload-file", file, "--server"];
+    let refused = hence().args(add).arg(closing).output().unwrap();
+    let said = text(&refused.stderr);
+    assert_eq!(refused.status.code(), Some(1), "{said}");
+    assert!(said.contains("probably too large") && said.contains("--max-body-bytes"), "{said}");
+    let gone = stranger(|_| None);
+    let gone = hence().args(add).arg(gone).output();
+    assert_eq!(gone.unwrap().status.code(), Some(4), "who closes on everything is not there");
+}
+
+/// A page that was not found was once a job that was not found.
+#[test]
+fn another_server_is_not_taken_for_one_without_the_job() {
+    let other = stranger(|_| Some("HTTP/1.1 404 Not Found"));
+    for command in [&["jobs"][..], &["show", "x"], &["queues"], &["doctor"]] {
+        let output = hence().args(command).args(["--server", &other]).output().unwrap();
+        let said = text(&output.stdout) + &text(&output.stderr);
+        assert_eq!(output.status.code(), Some(4), "{command:?}: {said}");
+        assert!(said.contains("does not look like a Hence server"), "{command:?}: {said}");
+        assert!(said.contains("fix: correct the address"), "{command:?}: {said}");
+    }
+    let other = stranger(|_| Some("HTTP/1.1 502 Bad Gateway"));
+    let output = hence().args(["doctor", "--server", &other]).output().unwrap();
+    assert!(text(&output.stdout).contains("fix: look whether"), "{}", text(&output.stdout));
+}
+
+/// A server that reads the head of a request only, and answers with what is made of it or closes.
+fn stranger(answer: fn(&str) -> Option<&'static str>) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let base = format!("http://{}", listener.local_addr().unwrap());
+    std::thread::spawn(move || {
+        for stream in listener.incoming().map_while(Result::ok) {
+            let lines = BufReader::new(&stream).lines().map_while(Result::ok);
+            let head: Vec<String> = lines.take_while(|line| !line.is_empty()).collect();
+            if let Some(status) = answer(&head.join("\n")) {
+                let text =
+                    format!("{status}\r\ncontent-length: 2\r\nconnection: close\r\n\r\n{{}}");
+                let _ = (&stream).write_all(text.as_bytes());
+            }
+        }
+    });
+    base
+}
+
 /// `hence add --many FILE | head -1` once scheduled the first batch only, and ended with 0.
 #[test]
 fn many_jobs_are_scheduled_though_nobody_reads_their_ids() {
@@ -126,6 +217,8 @@ fn refusals_and_absences_have_their_exit_codes() {
     check(&["add", "http://a/", "--in", "soon", "--json"], 1, "\"field\":\"in\"");
     check(&["show", "nothing"], 3, "fix: ");
     check(&["schedules", "show", "nothing"], 3, "no such schedule");
+    check(&["schedules", "show", "nothing"], 3, "`hence schedules` lists them");
+    check(&["queues", "remove", "nothing"], 3, "`hence queues` lists those");
     check(&["jobs", "--state", "asleep"], 2, "possible values");
     check(&["jobs", "--limit", "0"], 2, "--limit");
     for port in ["99999", "-1", "x", ""] {

@@ -21,12 +21,16 @@ fn what_was_acknowledged_survives_a_kill() {
 
 #[test]
 fn a_signal_ends_it_with_zero() {
-    let server = Server::start();
-    server.ok(&["add", "--worker", "--id", "kept", "--in", "1h"]);
-    let (code, directory) = server.stop();
-    assert_eq!(code, Some(0));
+    let mut directory = tempfile::tempdir().unwrap();
+    for signal in ["TERM", "INT", "HUP", "QUIT"] {
+        let server = Server::start_in(directory);
+        server.ok(&["add", "--worker", "--id", signal, "--in", "1h"]);
+        let code;
+        (code, directory) = server.stop_by(signal);
+        assert_eq!(code, Some(0), "{signal}");
+    }
     let server = Server::start_in(directory);
-    assert_eq!(server.json(&["show", "kept"])["state"], "scheduled");
+    assert_eq!(server.json(&["show", "HUP"])["state"], "scheduled");
 }
 
 #[test]
@@ -240,11 +244,12 @@ fn an_open_door_needs_a_token() {
     let directory = tempfile::tempdir().unwrap();
     let open = hence()
         .args(["serve", "--listen", "0.0.0.0:0", "--data"])
-        .arg(directory.path())
+        .arg(directory.path().join("data"))
         .output()
         .unwrap();
-    assert!(!open.status.success());
+    assert_eq!(open.status.code(), Some(1));
     assert!(text(&open.stderr).contains("token"), "{}", text(&open.stderr));
+    assert!(!directory.path().join("data").exists(), "a store was made for nobody");
 }
 
 /// `HENCE_TOKEN` once won over `--token-file`, on both sides.

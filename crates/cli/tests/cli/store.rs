@@ -1,6 +1,7 @@
 //! `hence store`: what is no store is said to be none, and what is one stays what it was.
 
 use std::path::Path;
+use std::process::Stdio;
 
 use crate::support::{Server, hence, text};
 
@@ -66,4 +67,23 @@ fn a_move_into_a_store_that_is_not_empty_is_refused() {
     assert_eq!(code, Some(1), "{said}");
     assert!(said.contains("not empty") && said.contains("--resume"), "{said}");
     assert!(!said.contains("stop the server"), "{said}");
+}
+
+/// `hence store export DIR | head -1` once ended with 74.
+#[test]
+fn an_export_of_which_a_part_is_read_is_no_failure() {
+    let server = Server::start();
+    let file = server.directory.path().join("jobs.jsonl");
+    let payload = "x".repeat(4_096);
+    let line =
+        |n| format!("{{\"id\": \"j{n}\", \"in\": \"1h\", \"payload_text\": \"{payload}\"}}\n");
+    std::fs::write(&file, (0..100).map(line).collect::<String>()).unwrap();
+    server.ok(&["add", "--many", file.to_str().unwrap()]);
+    let (_, directory) = server.stop();
+    let mut command = hence();
+    command.args(["store", "export"]).arg(directory.path().join("data"));
+    let mut export = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    drop(export.stdout.take());
+    let ended = export.wait_with_output().unwrap();
+    assert_eq!((ended.status.code(), text(&ended.stderr).as_str()), (Some(0), ""));
 }

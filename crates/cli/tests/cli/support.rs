@@ -91,8 +91,13 @@ impl Server {
     }
 
     /// SIGTERM; the exit code, and the directory.
-    pub(crate) fn stop(mut self) -> (Option<i32>, tempfile::TempDir) {
-        signal(&self.child, "TERM");
+    pub(crate) fn stop(self) -> (Option<i32>, tempfile::TempDir) {
+        self.stop_by("TERM")
+    }
+
+    /// The same, by another signal.
+    pub(crate) fn stop_by(mut self, name: &str) -> (Option<i32>, tempfile::TempDir) {
+        signal(&self.child, name);
         let code = self.child.wait().unwrap().code();
         (code, std::mem::replace(&mut self.directory, tempfile::tempdir().unwrap()))
     }
@@ -108,10 +113,26 @@ impl Drop for Server {
 
 /// The binary, without any setting of whoever runs the tests.
 pub(crate) fn hence() -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_hence"));
+    let mut command = listening();
     for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("HENCE_")) {
         command.env_remove(name);
     }
+    command
+}
+
+/// The program, hearing the signals that a terminal sends: whoever runs these tests under `nohup`
+/// has them ignored, and so would it.
+fn listening() -> Command {
+    const HANGUP_AND_QUIT: u64 = 0b101;
+    let program = env!("CARGO_BIN_EXE_hence");
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let ignored = ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    if ignored.unwrap_or_default() & HANGUP_AND_QUIT == 0 {
+        return Command::new(program);
+    }
+    let mut command = Command::new("env");
+    command.args(["--default-signal=HUP,QUIT", program]);
     command
 }
 

@@ -16,6 +16,18 @@ fn a_time_in_words_is_said_back_and_can_be_changed() {
 }
 
 #[test]
+fn the_time_until_which_a_job_may_start_is_read_as_the_due_time_is() {
+    let server = Server::start();
+    let due = ["add", "--worker", "--id", "a", "--at", "2030-01-01T00:00:00Z"];
+    server.hence(&[&due[..], &["--expires-at", "2030-12-24 18:00", "--tz", "Asia/Tokyo"]].concat());
+    assert_eq!(server.json(&["show", "a"])["expires_at"], "2030-12-24T09:00:00.000Z");
+    let zone = ["add", "--worker", "--id", "b", "--expires-at", "2030-12-24", "--tz", "UTC"];
+    assert_eq!(server.hence(&zone).status.code(), Some(0), "a zone is for either time");
+    let both = server.hence(&["add", "--worker", "--expires-at", "noon", "--expires-in", "1h"]);
+    assert_eq!(both.status.code(), Some(2), "{}", text(&both.stderr));
+}
+
+#[test]
 fn what_is_not_understood_is_shown_with_a_caret() {
     let server = Server::start();
     let rows: [(&[&str], &str); 4] = [

@@ -1,7 +1,7 @@
 //! `hence work`: a command for each job, and what its exit code means.
 
 use std::os::unix::fs::PermissionsExt;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 
 use crate::support::{Server, first_line, signal, text};
 
@@ -184,16 +184,55 @@ fn a_stopped_worker_finishes_or_gives_back() {
     let server = Server::start();
     for (id, grace, expected) in [("finished", "30s", "succeeded"), ("given-back", "0s", "ready")] {
         add(&server, id, &[]);
-        let script = "echo started; sleep 1";
-        let mut worker = server
-            .command(&["work", "q", "--grace", grace, "--", "sh", "-c", script])
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        assert_eq!(first_line(worker.stdout.take().unwrap()).as_deref(), Some("started"));
+        let mut worker = started(server.command(&worker_of("echo started; sleep 1", grace)));
         signal(&worker, "TERM");
         assert_eq!(worker.wait().unwrap().code(), Some(0));
         assert_eq!(state(&server, id), expected);
     }
+}
+
+/// A closed terminal once ended the worker and left its command running, and the job ran twice.
+#[test]
+fn a_worker_whose_terminal_is_closed_leaves_no_command_behind() {
+    let server = Server::start();
+    for name in ["HUP", "QUIT", "INT", "TERM"] {
+        add(&server, name, &[]);
+        let file = server.directory.path().join(name);
+        let script = format!("echo $$ > {}; echo started; sleep 60", file.display());
+        let mut worker = started(server.command(&worker_of(&script, "0s")));
+        let command = std::fs::read_to_string(&file).unwrap();
+        signal(&worker, name);
+        assert_eq!(worker.wait().unwrap().code(), Some(0), "{name}");
+        let probe = Command::new("kill").args(["-0", command.trim()]).output().unwrap();
+        assert!(!probe.status.success(), "{name}: the command runs on");
+        assert_eq!(state(&server, name), "ready");
+        server.ok(&["cancel", name, "--queue", "q"]);
+    }
+}
+
+#[test]
+fn a_worker_under_nohup_outlives_its_terminal() {
+    let server = Server::start();
+    add(&server, "job", &[]);
+    let worker = worker_of("echo started; sleep 1", "0s");
+    let mut nohup = Command::new("nohup");
+    nohup.env("HENCE_SERVER", &server.base).arg(env!("CARGO_BIN_EXE_hence")).args(worker);
+    let mut worker = started(nohup);
+    signal(&worker, "HUP");
+    server.ok(&["watch", "job", "--queue", "q"]);
+    assert_eq!(state(&server, "job"), "succeeded");
+    signal(&worker, "TERM");
+    assert_eq!(worker.wait().unwrap().code(), Some(0));
+}
+
+fn worker_of<'a>(script: &'a str, grace: &'a str) -> [&'a str; 8] {
+    ["work", "q", "--grace", grace, "--", "sh", "-c", script]
+}
+
+/// A worker whose command has said that it runs.
+fn started(mut worker: Command) -> Child {
+    let worker = worker.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut worker = worker.spawn().unwrap();
+    assert_eq!(first_line(worker.stdout.take().unwrap()).as_deref(), Some("started"));
+    worker
 }

@@ -111,7 +111,7 @@ impl ScheduleDraft {
         start: Timestamp => plan.start = Some(start.to_string());
         /// No tick after this.
         end: Timestamp => plan.end = Some(end.to_string());
-        /// No more ticks than this.
+        /// No more ticks than this. Put again, it goes on counting while the rhythm is the same.
         count: u64 => plan.count = Some(count);
         /// The queue its jobs go to.
         queue: QueueName => queue = queue;

@@ -136,6 +136,28 @@ impl Schedule {
         Ok(())
     }
 
+    /// A pace at which missed ticks run that is no faster than new ones come: behind once, behind
+    /// for ever. No part of [`Schedule::check`], since a store may have such a schedule from before
+    /// it was refused. Of cron it is not said: how far apart its ticks are differs.
+    pub(crate) fn check_catches_up(&self) -> Result<(), Rejection> {
+        let Misfire::All { pace } = self.misfire else { return Ok(()) };
+        let is_endless = self.plan.end.is_none() && self.plan.count.is_none();
+        let intervals = self.plan.whens.iter().filter_map(|when| match when {
+            Recurrence::Interval(interval) => Some(interval.every),
+            Recurrence::Cron(_) | Recurrence::Days(_) => None,
+        });
+        match intervals.min() {
+            Some(every) if is_endless && pace >= every => {
+                let problem = format!(
+                    "must be shorter than the interval: with jobs {pace} apart and a tick every \
+                     {every}, missed ticks are never caught up with"
+                );
+                Err(Rejection::invalid("misfire.pace", problem))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Takes over from the schedule of this id what being put again does not change. A pause
     /// stays: a deployment must not wake what somebody put to rest. What is counted from when it
     /// was said goes on from when it was first said.
@@ -152,6 +174,13 @@ impl Schedule {
         if !self.said.is_empty() && self.said == old.said && clock(self) == clock(old) {
             self.plan.whens.clone_from(&old.plan.whens);
         }
+    }
+
+    /// Whether this one ticks in the rhythm of another: as it was said, whatever the zone, the
+    /// bounds and the days without ticks. While it does, a count goes on.
+    pub(crate) fn has_rhythm_of(&self, other: &Schedule) -> bool {
+        let is_said_again = !self.said.is_empty() && self.said == other.said;
+        is_said_again || self.plan.whens == other.plan.whens
     }
 
     /// When the job of a tick is due: never before the tick, and the same whenever it is asked.

@@ -29,7 +29,7 @@ pub struct ScheduleProgress {
     pub idle: Option<Idle>,
     /// The last tick that was accounted for.
     pub last_at: Option<Timestamp>,
-    /// Ticks of the plan that were accounted for: what the plan's count is compared with.
+    /// Ticks of the rhythm that were accounted for: what the plan's count is compared with.
     pub ticked: u64,
     /// Jobs made since it was first put.
     pub fired: u64,

@@ -357,7 +357,7 @@ impl Shard {
     pub(super) fn adopt_counts(&mut self, counts: &[(QueueName, Counts)]) {
         for (name, counts) in counts {
             let at = self.queue_at(name);
-            self.queues[at].counts = *counts;
+            *self.counts(at) = *counts;
         }
         for (at, queue) in self.queues.iter_mut().enumerate() {
             let here = (queue.in_memory + queue.holding.len()) as u64;
@@ -366,7 +366,10 @@ impl Shard {
                 self.far.insert(at);
             }
         }
-        self.touched.clear();
+        // What a queue that was removed left in the store.
+        for at in core::mem::take(&mut self.touched) {
+            self.give_up_blank(at);
+        }
     }
 }
 

@@ -31,7 +31,7 @@ pub(super) struct Recall {
     looked: Option<Looked>,
 }
 
-/// Whether a live job has a name; none while the answer is on its way.
+/// Whether a job has a name; none while the answer is on its way.
 #[derive(Debug)]
 struct Looked {
     name: JobName,
@@ -78,7 +78,10 @@ impl Shard {
         let mut state = scheduled.state.clone();
         let under_way = state.progress.backfill.as_mut().filter(|fill| fill.is_under_way());
         let Some(fill) = under_way else {
-            return Err(Rejection::invalid("backfill", "is not under way: nothing to cancel"));
+            return Err(Rejection::invalid(
+                "backfill",
+                "is not under way; there is nothing to cancel",
+            ));
         };
         fill.ended_at = Some(now);
         self.drop_recall(id);
@@ -150,7 +153,8 @@ impl Shard {
     ) -> Option<Backfill> {
         let schedule = alloc::sync::Arc::clone(&state.schedule);
         let made = self.recalls.get(&schedule.id).is_some_and(|recall| recall.made.contains(&at));
-        // One that waits will have its job. And the ledger may be younger than a job.
+        // One that waits will have its job. And the ledger may be younger than a job: it goes
+        // with its schedule, and jobs stay.
         let waits = state.progress.waiting.contains(&at);
         if made || waits || self.is_taken(&schedule, at)? {
             return Some(Backfill { done: at, kept: fill.kept + 1, ..fill });
@@ -166,14 +170,13 @@ impl Shard {
         Some(Backfill { done: at, made, hold_until, ..fill })
     }
 
-    /// Whether a live job has the name of a tick's job. Asks the store if the queue has jobs that
-    /// are only there, and says nothing until it has answered.
+    /// Whether a job has the name of a tick's job: a live one, or one that has ended and is kept.
+    /// A second one would hide it, so that nobody could replay or forget it any more. What is not
+    /// in memory is asked of the store, and nothing is said until it has answered.
     fn is_taken(&mut self, schedule: &Schedule, at: Timestamp) -> Option<bool> {
         let name = job_name(schedule, schedule.tick_job(at));
-        let is_far = self.queue_ids.get(&name.queue).is_some_and(|at| self.far.contains(at));
-        let is_here = self.named(&name).is_some();
-        if is_here || !is_far {
-            return Some(is_here);
+        if self.named(&name).is_some() {
+            return Some(true);
         }
         let recall = self.recalls.get_mut(&schedule.id)?;
         if let Some(looked) = recall.looked.as_ref().filter(|looked| looked.name == name) {
@@ -184,7 +187,7 @@ impl Shard {
         None
     }
 
-    /// The store said whether there is a live job of a name.
+    /// The store said whether there is a job of a name.
     pub(super) fn looked_up(&mut self, id: &ScheduleId, name: &JobName, is_taken: bool) {
         let looked = self.recalls.get_mut(id).and_then(|recall| recall.looked.as_mut());
         if let Some(looked) = looked.filter(|looked| looked.name == *name) {
@@ -268,9 +271,10 @@ fn new_backfill(
         let problem = format!("must not be before {known_from}: older ticks are not in the ledger");
         return Err(Rejection::invalid("from", problem));
     }
+    let after = from.minus(Millis::new(1));
     // What is not accounted for yet is the misfire policy's business.
     let until = until.min(state.progress.accounted);
-    let after = from.minus(Millis::new(1));
+    let until = until.min(last_counted(state, after, until)?).max(after);
     let ticks = state.schedule.plan.count_up_to(after, until, limits::BACKFILL_TICKS_MAX + 1);
     if ticks > limits::BACKFILL_TICKS_MAX {
         let max = limits::BACKFILL_TICKS_MAX;
@@ -288,4 +292,26 @@ fn new_backfill(
         hold_until: now,
         ended_at: None,
     })
+}
+
+/// The last tick that a backfill may reach. With a count there are no ticks but those that it
+/// counted: neither later ones, nor any from before the schedule was put.
+fn last_counted(
+    state: &ScheduleState,
+    after: Timestamp,
+    until: Timestamp,
+) -> Result<Timestamp, Rejection> {
+    let (plan, progress) = (&state.schedule.plan, &state.progress);
+    if plan.count.is_none() {
+        return Ok(until);
+    }
+    let (counted, last) = (progress.ticked, progress.last_at.unwrap_or(until));
+    if plan.count_up_to(after, last, counted.saturating_add(1)) > counted {
+        let problem = format!(
+            "goes back further than the {counted} ticks that were counted; with a count there are \
+             no others"
+        );
+        return Err(Rejection::invalid("from", problem));
+    }
+    Ok(last)
 }

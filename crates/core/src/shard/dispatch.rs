@@ -8,6 +8,7 @@ use alloc::vec::Vec;
 use crate::change::{Change, LeaseGrant, Place};
 use crate::effect::{Answer, Delivery, Effect, Notice};
 use crate::error::Rejection;
+use crate::flow;
 use crate::id::{HandlerName, JobNumber, QueueName, Token, WorkerName};
 use crate::job::{JobState, Lease, Target};
 use crate::limits;
@@ -180,7 +181,7 @@ impl Shard {
             return false;
         }
         let Some(rate) = queue.settings.rate else { return true };
-        match queue.meter.take(rate, now) {
+        match flow::take(&mut queue.counts.rate_used_until_us, rate, now) {
             Ok(()) => true,
             Err(next) => {
                 if let Some(old) = queue.rate_alarm.replace(next) {

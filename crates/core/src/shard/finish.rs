@@ -24,12 +24,17 @@ use super::index::Lane;
 /// Why nothing is known of an attempt that a process took along when it ended.
 const UNSEEN_END: &str = "the process ended during the attempt: nobody saw how it went";
 
+/// The same of one that the server cut short as it shut down.
+const SHUT_DOWN: &str = "the server shut down during the attempt";
+
 /// An attempt that failed, and what is known about it.
 struct Failure {
     end: AttemptEnd,
     reason: Option<Arc<str>>,
     retry_after: Option<Millis>,
     permanent: bool,
+    /// Whether it may have had its effect all the same.
+    unseen: bool,
     random: u64,
 }
 
@@ -45,15 +50,29 @@ impl Shard {
                 // The wish of a stranger, within what the producer allows.
                 let cap = self.jobs[number].job().retry.cap;
                 let retry_after = retry_after.map(|wish| wish.min(cap));
-                self.fail(now, number, &Failure { end, reason, retry_after, permanent, random });
+                let unseen = false;
+                let failure = Failure { end, reason, retry_after, permanent, unseen, random };
+                self.fail(now, number, &failure);
+            }
+            Report::Unanswered { reason } => {
+                self.fail_unseen(now, number, AttemptEnd::Failed, &reason, random);
             }
             Report::TimedOut => self.time_out(now, number, random),
+            Report::PutOff { reason, delay } => {
+                let due_at = now.plus(delay.min(limits::RETRY_DELAY_MAX));
+                let undone = Some((AttemptEnd::Released, Some(cut_reason(&reason))));
+                self.give_back(now, number, due_at, undone);
+            }
             Report::Unregistered => {
                 let delay = self.config.unregistered_delay;
                 self.give_back(now, number, now.plus(delay), None);
             }
-            Report::Released => {
-                self.give_back(now, number, self.place_of(number), Some(AttemptEnd::Released));
+            Report::CutShort if self.jobs[number].job().on_unknown == OnUnknown::Park => {
+                self.fail_unseen(now, number, AttemptEnd::Unknown, SHUT_DOWN, random);
+            }
+            Report::Released | Report::CutShort => {
+                let undone = Some((AttemptEnd::Released, None));
+                self.give_back(now, number, self.place_of(number), undone);
             }
         }
     }
@@ -71,6 +90,9 @@ impl Shard {
     ) -> Result<Answer, Rejection> {
         if let Some(result) = &result {
             result.check("result", limits::RESULT_BYTES_MAX)?;
+            if self.store_full && result.bytes.len() > limits::RESULT_WHEN_FULL_BYTES_MAX {
+                return Err(Rejection::StoreFull);
+            }
         }
         let Some((number, _)) = self.lease_of(token) else {
             return match self.finished.get(&token) {
@@ -93,24 +115,23 @@ impl Shard {
     ) -> Result<Answer, Rejection> {
         let (number, _) = self.lease_of(token).ok_or(Rejection::StaleToken)?;
         let reason = reason.map(|text| cut_reason(&text));
-        let end = AttemptEnd::Failed;
-        match how {
+        let (retry_after, permanent) = match how {
             Nack::Retry { delay } => {
                 check_delay(delay.unwrap_or_default())?;
-                let (retry_after, permanent) = (delay, false);
-                self.fail(now, number, &Failure { end, reason, retry_after, permanent, random });
+                (delay, false)
             }
             Nack::Release { delay } => {
                 check_delay(delay)?;
                 let at_once = delay == Millis::ZERO;
                 let due_at = if at_once { self.place_of(number) } else { now.plus(delay) };
-                self.give_back(now, number, due_at, Some(AttemptEnd::Released));
+                self.give_back(now, number, due_at, Some((AttemptEnd::Released, reason)));
+                return Ok(Answer::Done);
             }
-            Nack::Dead => {
-                let (retry_after, permanent) = (None, true);
-                self.fail(now, number, &Failure { end, reason, retry_after, permanent, random });
-            }
-        }
+            Nack::Dead => (None, true),
+        };
+        let (end, unseen) = (AttemptEnd::Failed, false);
+        let failure = Failure { end, reason, retry_after, permanent, unseen, random };
+        self.fail(now, number, &failure);
         Ok(Answer::Done)
     }
 
@@ -143,7 +164,8 @@ impl Shard {
         self.effects.push_back(Effect::Abandon(token));
         if token.epoch == self.epoch && token.counter > self.durable_counter {
             // The store was away for longer than it lasted: it was no attempt.
-            return self.give_back(now, number, self.place_of(number), Some(AttemptEnd::Released));
+            let undone = Some((AttemptEnd::Released, None));
+            return self.give_back(now, number, self.place_of(number), undone);
         }
         self.time_out(now, number, spread(token));
     }
@@ -205,9 +227,22 @@ impl Shard {
             Lane::Pull => format!("the lease of worker {} ran out", lease.holder),
             Lane::Push | Lane::Handler => format!("no answer within {}", entry.job().timeout),
         };
-        let (reason, retry_after, permanent) = (Some(cut_reason(&reason)), None, false);
-        let end = AttemptEnd::TimedOut;
-        self.fail(now, number, &Failure { end, reason, retry_after, permanent, random });
+        self.fail_unseen(now, number, AttemptEnd::TimedOut, &reason, random);
+    }
+
+    /// An attempt failed as far as we know, which is not far.
+    fn fail_unseen(
+        &mut self,
+        now: Timestamp,
+        number: JobNumber,
+        end: AttemptEnd,
+        reason: &str,
+        random: u64,
+    ) {
+        let reason = Some(cut_reason(reason));
+        let (retry_after, permanent, unseen) = (None, false, true);
+        let failure = Failure { end, reason, retry_after, permanent, unseen, random };
+        self.fail(now, number, &failure);
     }
 
     fn fail(&mut self, now: Timestamp, number: JobNumber, failure: &Failure) {
@@ -215,8 +250,13 @@ impl Shard {
         let (job, progress) = (Arc::clone(entry.job()), entry.progress);
         let Some(lease) = &entry.lease else { return };
         let attempts = lease.attempt;
+        let parks = failure.unseen && job.on_unknown == OnUnknown::Park;
         let ended = Box::new(record(lease, now, failure.end, failure.reason.clone()));
         let progress = Progress { attempts, crashes: 0, ..progress };
+        if parks {
+            let reason = "nobody can say how the attempt ended, and the job asked to be parked";
+            return self.bury(now, &job, progress, reason, ended);
+        }
         if failure.permanent {
             let reason = "the target said that trying again is pointless";
             return self.bury(
@@ -228,39 +268,47 @@ impl Shard {
             );
         }
         let (wish, random) = (failure.retry_after, failure.random);
-        match job.retry.after_failure(attempts, job.scheduled_for, now, wish, random) {
+        let first_due = job.waits_since(job.scheduled_for);
+        match job.retry.after_failure(attempts, first_due, now, wish, random) {
             Verdict::Again(due_at) if job.expires_at.is_some_and(|at| at < due_at) => {
                 self.expire(now, &job, progress, Some(ended));
             }
             Verdict::Again(due_at) => {
                 self.wait_again(&job, Progress { due_at, ..progress }, Some(ended));
             }
-            Verdict::GiveUp(why) => {
-                let reason = match why {
-                    GiveUp::Attempts => "the last attempt failed",
-                    GiveUp::Age => "it became too old to be tried again",
-                };
-                self.bury(now, &job, progress, failure.reason.as_deref().unwrap_or(reason), ended);
+            Verdict::GiveUp(GiveUp::Attempts) => {
+                let reason = failure.reason.as_deref().unwrap_or("the last attempt failed");
+                self.bury(now, &job, progress, reason, ended);
+            }
+            Verdict::GiveUp(GiveUp::Age) => {
+                let old = "it became too old to be tried again";
+                let reason = failure.reason.as_ref().map(|why| format!("{old}: {why}"));
+                self.bury(now, &job, progress, reason.as_deref().unwrap_or(old), ended);
             }
         }
     }
 
-    /// The attempt ended without counting.
+    /// The attempt ended without counting. A job that is put off until it may not be started any
+    /// more has ended, too: it would only be in the way of its key.
     fn give_back(
         &mut self,
         now: Timestamp,
         number: JobNumber,
         due_at: Timestamp,
-        end: Option<AttemptEnd>,
+        end: Option<(AttemptEnd, Option<Arc<str>>)>,
     ) {
         let entry = &self.jobs[number];
         let job = Arc::clone(entry.job());
-        let progress = Progress { due_at, ..entry.progress };
+        let progress = entry.progress;
         let ended = match (&entry.lease, end) {
-            (Some(lease), Some(end)) => Some(Box::new(record(lease, now, end, None))),
+            (Some(lease), Some((end, reason))) => Some(Box::new(record(lease, now, end, reason))),
             _ => None,
         };
-        self.wait_again(&job, progress, ended);
+        let put_off = ended.is_some() && due_at > now;
+        if put_off && job.expires_at.is_some_and(|at| at < due_at) {
+            return self.expire(now, &job, progress, ended);
+        }
+        self.wait_again(&job, Progress { due_at, ..progress }, ended);
     }
 
     fn wait_again(
@@ -314,7 +362,7 @@ impl Shard {
     }
 
     pub(super) fn swept(&mut self, queue: &QueueName, dead: u64) {
-        let at = self.queue_at(queue);
+        let Some(at) = self.queue_ids.get(queue).copied() else { return };
         let counts = self.counts(at);
         counts.dead = counts.dead.saturating_sub(dead);
     }

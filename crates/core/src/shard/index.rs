@@ -7,7 +7,6 @@ use alloc::sync::Arc;
 use hashbrown::HashMap;
 
 use crate::change::Place;
-use crate::flow::Meter;
 use crate::id::{JobName, JobNumber, Key, QueueName};
 use crate::job::{Job, JobState, Lease, Progress, Target};
 use crate::queue::{Counts, QueueSettings};
@@ -105,7 +104,6 @@ pub(super) struct Queue {
     pub(super) ready: [Sorted<Place>; LANES],
     pub(super) behind: Sorted<Place>,
     pub(super) parked: Sorted<Place>,
-    pub(super) meter: Meter,
     pub(super) running: u32,
     /// Every pending job at or before this place is in memory.
     pub(super) through: Place,
@@ -200,7 +198,6 @@ impl Queue {
             ready: Default::default(),
             behind: Sorted::default(),
             parked: Sorted::default(),
-            meter: Meter::default(),
             running: 0,
             through: Place::LAST,
             loading: None,
@@ -210,6 +207,11 @@ impl Queue {
             rate_alarm: None,
             unpark_alarm: None,
         }
+    }
+
+    /// Whether there is nothing to know about it: no settings, and never a job.
+    pub(super) fn is_blank(&self) -> bool {
+        self.settings == QueueSettings::default() && self.counts == Counts::default()
     }
 
     /// The list for a seat, for the seats that are lists of the queue.
@@ -240,10 +242,33 @@ impl Shard {
         if let Some(at) = self.queue_ids.get(name) {
             return *at;
         }
-        let at = self.queues.len();
-        self.queues.push(Queue::new(name.clone()));
+        let queue = Queue::new(name.clone());
+        let at = self.spare_queues.pop().unwrap_or(self.queues.len());
+        match self.queues.get_mut(at) {
+            Some(spare) => *spare = queue,
+            None => self.queues.push(queue),
+        }
         self.queue_ids.insert(name.clone(), at);
         at
+    }
+
+    /// A queue that is as if nobody had ever spoken of it needs no place. One for which a page is
+    /// on its way keeps it: the answer would be taken for another's.
+    pub(super) fn give_up_blank(&mut self, at: usize) {
+        let queue = &self.queues[at];
+        if !queue.is_blank() || queue.loading.is_some() {
+            return;
+        }
+        let due = queue.due_alarm.map(|instant| (instant, Alarm::Due(at)));
+        let unpark = queue.unpark_alarm.map(|instant| (instant, Alarm::Unpark(at)));
+        for alarm in [due, unpark].into_iter().flatten() {
+            self.alarms.remove(&alarm);
+        }
+        assert!(queue.in_memory == 0 && queue.running == 0, "a blank queue holds no job");
+        self.far.remove(&at);
+        self.stirred.remove(&at);
+        self.queue_ids.remove(&queue.name);
+        self.spare_queues.push(at);
     }
 
     /// The job in memory that has this name.

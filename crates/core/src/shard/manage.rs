@@ -58,8 +58,7 @@ impl Shard {
             }),
             Subject::Far(job, progress) => Some(JobView {
                 job: Arc::clone(job),
-                // Due, it may still be far: behind a window full of others.
-                state: if progress.due_at <= now { JobState::Ready } else { JobState::Scheduled },
+                state: progress.state(now),
                 progress: *progress,
                 lease: None,
                 finish: None,
@@ -102,6 +101,9 @@ impl Shard {
 
     fn edit(&mut self, now: Timestamp, subject: &Subject, edit: Edit) -> Result<Answer, Rejection> {
         let view = self.pending(now, subject)?;
+        if self.store_full && edit.payload.is_some() {
+            return Err(Rejection::StoreFull);
+        }
         let due_at = edit.due_at.unwrap_or(view.progress.due_at);
         check_due(due_at, now)?;
         let job = edited(now, &view.job, edit)?;
@@ -113,8 +115,7 @@ impl Shard {
         let progress = Progress { due_at, ..view.progress };
         let from = view.progress.due_at;
         self.change(Change::JobMoved { job: Arc::clone(&job), from, progress, ended: None });
-        let state = if due_at <= now { JobState::Ready } else { JobState::Scheduled };
-        Ok(Answer::Job(JobView { job, state, progress, ..view }))
+        Ok(Answer::Job(JobView { job, state: progress.state(now), progress, ..view }))
     }
 
     fn run_now(&mut self, now: Timestamp, subject: &Subject) -> Result<Answer, Rejection> {
@@ -122,14 +123,17 @@ impl Shard {
         if view.progress.due_at <= now {
             return Ok(Answer::Job(view));
         }
+        // One that was not due yet gets a new time, from which its expiry and its age are counted;
+        // one that waits for a retry was due once, and only need not wait.
+        let job = if view.job.scheduled_for > now {
+            edited(now, &view.job, Edit { due_at: Some(now), ..Edit::default() })?
+        } else {
+            Arc::clone(&view.job)
+        };
         let progress = Progress { due_at: now, ..view.progress };
-        self.change(Change::JobMoved {
-            job: Arc::clone(&view.job),
-            from: view.progress.due_at,
-            progress,
-            ended: None,
-        });
-        Ok(Answer::Job(JobView { state: JobState::Ready, progress, ..view }))
+        let from = view.progress.due_at;
+        self.change(Change::JobMoved { job: Arc::clone(&job), from, progress, ended: None });
+        Ok(Answer::Job(JobView { job, state: JobState::Ready, progress, ..view }))
     }
 
     fn cancel(&mut self, now: Timestamp, subject: &Subject) -> Result<Answer, Rejection> {
@@ -233,7 +237,7 @@ impl Shard {
             replaces: None,
             revives: Some(finished_place(&view.job, finish)),
         });
-        self.note_replayed(&job);
+        self.note_replayed(&view.job);
         Ok(Answer::Job(JobView {
             job,
             state: JobState::Ready,

@@ -109,6 +109,8 @@ pub struct Shard {
     packs_from: Timestamp,
     tokens: CountedMap<Token, JobNumber>,
     queues: Vec<Queue>,
+    /// Places among them that were given up.
+    spare_queues: Vec<usize>,
     queue_ids: BTreeMap<QueueName, usize>,
     /// The queues that have jobs in the store only.
     far: BTreeSet<usize>,
@@ -174,6 +176,7 @@ impl Shard {
             packs_from: Timestamp::MAX,
             tokens: CountedMap::default(),
             queues: Vec::new(),
+            spare_queues: Vec::new(),
             queue_ids: BTreeMap::new(),
             far: BTreeSet::new(),
             keys: new_map(seed),
@@ -319,10 +322,16 @@ impl Shard {
         earlier(alarm, self.schedules_deadline())
     }
 
-    /// The counts of the queues that changed since this was last asked.
+    /// The counts of the queues that changed since this was last asked. A queue about which there
+    /// is nothing to know any more gives up its place.
     pub fn take_counts(&mut self) -> Vec<(QueueName, Counts)> {
         let touched = core::mem::take(&mut self.touched);
-        touched.iter().map(|at| (self.queues[*at].name.clone(), self.queues[*at].counts)).collect()
+        let counts = |at: &usize| (self.queues[*at].name.clone(), self.queues[*at].counts);
+        let taken = touched.iter().map(counts).collect();
+        for at in touched {
+            self.give_up_blank(at);
+        }
+        taken
     }
 
     /// The number that the next job will get.
@@ -387,6 +396,7 @@ impl Shard {
             Request::ListSchedules { after, limit } => Ok(self.list_schedules(after, limit)),
             Request::CheckSchedules { limit } => Ok(self.check_schedules(now, limit)),
             Request::PutQueue { name, settings } => self.put_queue(&name, settings),
+            Request::RemoveQueue(name) => self.remove_queue(&name),
             Request::ShowQueue(name) => Ok(self.show_queue(&name)),
             Request::ListQueues => Ok(self.list_queues()),
             Request::ListLeases { limit } => Ok(self.list_leases(limit)),
@@ -492,6 +502,7 @@ fn subject_of(request: &Request) -> Option<&JobName> {
         | Request::ShowSchedule(_)
         | Request::ListSchedules { .. }
         | Request::PutQueue { .. }
+        | Request::RemoveQueue(_)
         | Request::ShowQueue(_)
         | Request::ListQueues
         | Request::ListLeases { .. } => None,

@@ -26,6 +26,7 @@ impl Shard {
         wake: bool,
     ) -> Result<Answer, Rejection> {
         schedule.check()?;
+        schedule.check_catches_up()?;
         let is_new = !self.schedules.contains_key(&schedule.id);
         if is_new && self.schedules.len() >= limits::SCHEDULES_MAX {
             return Err(Rejection::TooMany { what: "schedules", max: limits::SCHEDULES_MAX });
@@ -101,6 +102,9 @@ impl Shard {
         let was_paused = old.schedule.paused.is_some();
         if old.schedule.plan != new.plan {
             self.leave_plan(now, &mut old);
+            if !new.has_rhythm_of(&old.schedule) {
+                old.progress.ticked = 0;
+            }
         } else if was_paused && new.paused.is_none() {
             // They are recorded in turn, like all that is missed.
             old.progress.paused_until = Some(now);
@@ -108,6 +112,9 @@ impl Shard {
         let moved = (&old.schedule.queue, &old.schedule.key) != (&new.queue, &new.key);
         if moved || new.overlap == Overlap::Allow {
             old.progress.running = None;
+        } else if old.schedule.overlap == Overlap::Allow {
+            // Nobody asked until now.
+            old.progress.running = self.live_run(&old);
         }
         let kept = old.progress.waiting.len().min(new.overlap.waiting_max());
         for at in old.progress.waiting.split_off(kept) {
@@ -139,7 +146,6 @@ impl Shard {
         let progress = &mut state.progress;
         progress.accounted = progress.accounted.max(before_now);
         progress.paused_until = None;
-        progress.ticked = 0;
     }
 
     pub(super) fn trigger_schedule(

@@ -10,7 +10,7 @@ use crate::error::Rejection;
 use crate::id::{JobName, QueueName};
 use crate::input::Request;
 use crate::job::{
-    Finish, IdOrigin, Job, JobSpec, JobState, JobView, Occurrence, OnConflict, Progress, Submission,
+    Finish, IdOrigin, Job, JobSpec, JobView, Occurrence, OnConflict, Progress, Submission,
 };
 use crate::limits;
 use crate::time::Timestamp;
@@ -41,12 +41,12 @@ impl Shard {
     }
 
     /// Whether the queue takes jobs at all.
-    fn check_open(&self, name: &QueueName) -> Result<(), Rejection> {
+    pub(super) fn check_open(&self, name: &QueueName) -> Result<(), Rejection> {
         match self.queue_ids.get(name) {
             Some(at) if self.queues[*at].settings.paused_in => {
                 Err(Rejection::QueuePaused { queue: name.to_string() })
             }
-            None if self.queues.len() >= limits::QUEUES_MAX => {
+            None if self.queue_ids.len() >= limits::QUEUES_MAX => {
                 Err(Rejection::TooMany { what: "queues", max: limits::QUEUES_MAX })
             }
             _ => Ok(()),
@@ -165,8 +165,7 @@ impl Shard {
 /// A job that was just put, as its producer sees it.
 pub(super) fn fresh_view(job: Arc<Job>, now: Timestamp) -> JobView {
     let progress = Progress::fresh(job.scheduled_for);
-    let state = if progress.due_at <= now { JobState::Ready } else { JobState::Scheduled };
-    JobView { job, state, progress, lease: None, finish: None }
+    JobView { job, state: progress.state(now), progress, lease: None, finish: None }
 }
 
 pub(super) fn finished_place(job: &Job, finish: &Finish) -> FinishedPlace {

@@ -3,6 +3,7 @@
 //! once.
 
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 
 use crate::change::Change;
 use crate::effect::{Effect, Notice};
@@ -137,12 +138,12 @@ impl Shard {
     /// Makes the job of a tick, if its queue takes it.
     fn start(&mut self, now: Timestamp, state: &mut ScheduleState, at: Timestamp, missed: bool) {
         let schedule = Arc::clone(&state.schedule);
-        if let Err(reason) = self.room_for(&schedule) {
+        let replaced = state.progress.running.filter(|_| schedule.overlap == Overlap::Replace);
+        if let Err(reason) = self.room_in_place_of(replaced, &schedule) {
             return self.record_tick(now, state, at, Fate::Skipped(reason));
         }
-        if schedule.overlap == Overlap::Replace
-            && let Some(run) = state.progress.running.take()
-        {
+        if let Some(run) = replaced {
+            state.progress.running = None;
             self.cancel_run(now, &schedule, run);
         }
         let (id, due_at) = (schedule.tick_job(at), schedule.due_of(at));
@@ -228,10 +229,20 @@ impl Shard {
 
     /// A tick cannot be told to come again later, so a queue that takes nothing costs it its job.
     pub(super) fn room_for(&self, schedule: &Schedule) -> Result<(), SkipReason> {
-        self.check_queue(&schedule.queue).map_err(|refused| match refused {
-            Rejection::QueuePaused { .. } => SkipReason::QueuePaused,
-            _ => SkipReason::QueueFull,
-        })
+        self.check_queue(&schedule.queue).map_err(|refused| skip_reason(&refused))
+    }
+
+    /// The same for a job in whose favour another one is cancelled: one goes, one comes. But one
+    /// that runs leaves no place among those that wait.
+    fn room_in_place_of(&self, run: Option<Run>, schedule: &Schedule) -> Result<(), SkipReason> {
+        let is_leased = |number| self.jobs.get(number).is_some_and(|entry| entry.lease.is_some());
+        match run {
+            // What is not in memory waits in the store.
+            Some(run) if !is_leased(run.number) => {
+                self.check_open(&schedule.queue).map_err(|refused| skip_reason(&refused))
+            }
+            _ => self.room_for(schedule),
+        }
     }
 
     /// Jobs of ticks that have ended are no longer in the way.
@@ -253,13 +264,29 @@ impl Shard {
         }
     }
 
+    /// The youngest live job that one of the last ticks made. It is looked for by its name, and in
+    /// memory only: a policy holds from the next tick on, and should not wait for the store.
+    pub(super) fn live_run(&self, state: &ScheduleState) -> Option<Run> {
+        let (schedule, last) = (&state.schedule, state.progress.last_at?);
+        let plan = &schedule.plan;
+        let first = plan.nth_last_in(Timestamp::EPOCH, last, limits::WAITING_TICKS_MAX as u64);
+        let before = first.unwrap_or(Timestamp::EPOCH).minus(Millis::new(1));
+        let ticks: Vec<Timestamp> = plan.ticks_of(before).take_while(|at| *at <= last).collect();
+        ticks.into_iter().rev().find_map(|at| {
+            let number = self.named(&job_name(schedule, schedule.tick_job(at)))?;
+            let job = self.job_of(self.jobs.get(number)?);
+            (!is_backfilled(&job, at)).then_some(Run { number, at })
+        })
+    }
+
     /// The job of a tick lives again: it is in the way of the next ones, unless another one is.
     pub(super) fn note_replayed(&mut self, job: &Job) {
         let Some(Occurrence { schedule: id, at }) = &job.occurrence else { return };
         let Some(state) = self.schedules.get(id).map(|scheduled| &scheduled.state) else { return };
         let (schedule, progress) = (&state.schedule, &state.progress);
-        // One that was triggered has another name, and is in nobody's way.
-        let of_tick = job.name == job_name(schedule, schedule.tick_job(*at));
+        // One that was triggered has another name; that and a backfilled one are in nobody's way.
+        let named = job.name == job_name(schedule, schedule.tick_job(*at));
+        let of_tick = named && !is_backfilled(job, *at);
         if !of_tick || schedule.overlap == Overlap::Allow || progress.running.is_some() {
             return;
         }
@@ -314,6 +341,19 @@ pub(super) fn advance_to(state: &mut ScheduleState, last: Timestamp, count: u64)
         progress.paused_until = None;
     }
     state.look_ahead();
+}
+
+fn skip_reason(refused: &Rejection) -> SkipReason {
+    match refused {
+        Rejection::QueuePaused { .. } => SkipReason::QueuePaused,
+        _ => SkipReason::QueueFull,
+    }
+}
+
+/// Whether a backfill made the job of a tick, as it stood in its first life: it was due when it was
+/// made, and that was later than the tick.
+fn is_backfilled(job: &Job, at: Timestamp) -> bool {
+    job.submitted_at > at && job.scheduled_for == job.submitted_at
 }
 
 pub(super) fn job_name(schedule: &Schedule, id: JobId) -> JobName {

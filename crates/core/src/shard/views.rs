@@ -2,6 +2,7 @@
 
 use alloc::boxed::Box;
 use alloc::collections::BTreeSet;
+use alloc::string::ToString as _;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
@@ -11,7 +12,7 @@ use crate::error::Rejection;
 use crate::id::{HandlerName, JobNumber, QueueName};
 use crate::job::Target;
 use crate::limits;
-use crate::queue::{QueueSettings, QueueView};
+use crate::queue::{Counts, QueueSettings, QueueView};
 use crate::schedule::earlier;
 use crate::time::Timestamp;
 use crate::waiting::WaitingFor;
@@ -28,11 +29,27 @@ impl Shard {
         settings: QueueSettings,
     ) -> Result<Answer, Rejection> {
         settings.check()?;
-        if !self.queue_ids.contains_key(name) && self.queues.len() >= limits::QUEUES_MAX {
+        if !self.queue_ids.contains_key(name) && self.queue_ids.len() >= limits::QUEUES_MAX {
             return Err(Rejection::TooMany { what: "queues", max: limits::QUEUES_MAX });
         }
         self.change(Change::QueuePut { name: name.clone(), settings });
         Ok(self.show_queue(name))
+    }
+
+    /// With nothing to be known about it, the queue has no place any more: see
+    /// [`Shard::take_counts`].
+    pub(super) fn remove_queue(&mut self, name: &QueueName) -> Result<Answer, Rejection> {
+        let known = self.queue_ids.get(name).copied();
+        let Some(at) = known.filter(|at| !self.queues[*at].is_blank()) else {
+            return Err(Rejection::NoSuchQueue);
+        };
+        let Counts { pending, running, dead, .. } = self.queues[at].counts;
+        if pending + running + dead > 0 {
+            return Err(Rejection::QueueInUse { queue: name.to_string(), pending, running, dead });
+        }
+        self.change(Change::QueuePut { name: name.clone(), settings: QueueSettings::default() });
+        *self.counts(at) = Counts::default();
+        Ok(Answer::Done)
     }
 
     /// A queue exists as soon as somebody speaks of it: an unknown one is empty and unlimited.
@@ -45,8 +62,9 @@ impl Shard {
     }
 
     pub(super) fn list_queues(&self) -> Answer {
-        let views = self.queue_ids.values().map(|at| self.queue_view(&self.queues[*at]));
-        Answer::Queues(views.filter(|view| !view.is_blank()).collect())
+        let queues = self.queue_ids.values().map(|at| &self.queues[*at]);
+        let known = queues.filter(|queue| !queue.is_blank());
+        Answer::Queues(known.map(|queue| self.queue_view(queue)).collect())
     }
 
     /// Why a job is not handed out.

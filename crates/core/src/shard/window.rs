@@ -109,8 +109,7 @@ impl Shard {
         }
         let Some(find) = self.finds.remove(name) else { return };
         if let Some(schedule) = &find.backfill {
-            let is_live = here.is_some() || matches!(found, Some(Found::Live(..)));
-            self.looked_up(schedule, name, is_live);
+            self.looked_up(schedule, name, here.is_some() || found.is_some());
         }
         let mut waiting = find.waiting.into_iter();
         if let Some((ticket, request)) = waiting.next() {
@@ -206,7 +205,7 @@ impl Shard {
     /// would be all there is to do.
     fn allowance(&self) -> (usize, usize) {
         let (jobs, bytes) = (self.config.window_jobs, self.config.window_bytes);
-        let queues = self.queues.len().max(1);
+        let queues = self.queue_ids.len().max(1);
         let jobs_max = (jobs / queues).max(jobs.min(SHARE_JOBS_MIN));
         (jobs_max, (bytes / queues).max(bytes.min(SHARE_BYTES_MIN)))
     }
@@ -252,7 +251,7 @@ impl Shard {
         jobs: Vec<(Arc<Job>, Progress)>,
         more: bool,
     ) {
-        let at = self.queue_at(queue);
+        let Some(at) = self.queue_ids.get(queue).copied() else { return };
         let Some(loading) = self.queues[at].loading.take() else { return };
         if loading.void {
             return;

@@ -7,7 +7,7 @@ use core::ops::Range;
 use jiff::civil::{Date, DateTime};
 
 use super::cron::show_time;
-use super::plain::{rounded_up, unix_instant};
+use super::plain::{lost_to_leap_second, rounded_up, standard_instant, unix_instant};
 use super::problem::{Problem, check_length};
 use super::say::{self, Cursor, Parsed, Said, View, at_wall, later, parse_iso};
 use super::zone::{Zone, show_offset};
@@ -92,15 +92,16 @@ impl Understood {
         now: Timestamp,
         place: Range<usize>,
     ) -> Result<Self, Problem> {
-        let Some(understood) = Understood::new(instant, zone) else {
-            return Err(Problem::out_of_range(place, "beyond the end of the calendar"));
-        };
-        if !fits(instant, now) {
-            let latest = now.plus(DUE_AHEAD_MAX);
-            let message = format!("{} is not between 1970 and {latest}", understood.words);
-            return Err(Problem::out_of_range(place, message));
+        let understood = Understood::new(instant, zone);
+        match understood {
+            Some(understood) if fits(instant, now) => Ok(understood),
+            understood => {
+                let said = understood.map_or_else(|| "that".to_string(), |shown| shown.words);
+                let latest = now.plus(DUE_AHEAD_MAX);
+                let message = format!("{said} is not between 1970 and {latest}");
+                Err(Problem::out_of_range(place, message))
+            }
         }
-        Ok(understood)
     }
 
     /// An instant said back in a zone; none outside of the calendar.
@@ -170,8 +171,9 @@ fn parse_unix(text: &str, zone: &Zone) -> Result<Timestamp, Problem> {
     match number {
         0..=24 => {
             let message = format!("{text} of what?");
-            let hour = format!("at {text}:00");
-            Err(Problem::new(span, message).or([format!("in {text} minutes"), hour]))
+            // As numbers: however many zeros were written, nobody means an hour of ten digits.
+            let hour = format!("at {number}:00");
+            Err(Problem::new(span, message).or([format!("in {number} minutes"), hour]))
         }
         10_000_000_000..1_000_000_000_000 => {
             let message = "Unix seconds or milliseconds?";
@@ -202,16 +204,17 @@ fn parse_standard(text: &str, zone: &Zone) -> Parsed<(Timestamp, Zone)> {
             .time_zone()
             .iana_name()
             .map_or_else(|| show_offset(found.offset()), ToString::to_string);
-        return Ok(Some((rounded_up(found.timestamp()), Zone::named(&name)?)));
+        let instant = rounded_up(found.timestamp()).plus(lost_to_leap_second(text));
+        return Ok(Some((instant, Zone::named(&name)?)));
     }
-    if let Ok(found) = text.parse::<jiff::Timestamp>() {
-        return Ok(Some((rounded_up(found), zone.clone())));
+    if let Some(instant) = standard_instant(text) {
+        return Ok(Some((instant, zone.clone())));
     }
     let has_offset = text.get(11..).is_some_and(|time| time.contains(['+', '-', 'Z', 'z']));
     match text.parse::<DateTime>() {
         Ok(wall) if !has_offset => {
             let instant = at_wall(wall, zone, None, 0..text.len())?;
-            Ok(Some((instant, zone.clone())))
+            Ok(Some((instant.plus(lost_to_leap_second(text)), zone.clone())))
         }
         _ => Err(Problem::new(0..text.len(), "not a date and time as RFC 3339 has it")
             .or(["2026-12-24T18:00:00Z", "2026-12-24T18:00:00+01:00"])),

@@ -3,6 +3,10 @@
 //! [`parse_instant`](super::parse_instant) and [`parse_span`](super::parse_span), which say what
 //! is wrong with it.
 
+use jiff::civil::{DateTime, date};
+use jiff::fmt::temporal::Pieces;
+use jiff::tz::Offset;
+
 use crate::time::{Millis, Timestamp};
 
 /// The instant of RFC 3339 with an offset, or of Unix seconds or milliseconds. What this finds,
@@ -25,8 +29,38 @@ pub fn plain_instant(text: &str) -> Option<Timestamp> {
     if !is_standard || bytes.contains(&b'[') {
         return None;
     }
-    let instant = rounded_up(text.parse().ok()?);
-    (instant >= Timestamp::EPOCH).then_some(instant)
+    standard_instant(text).filter(|instant| *instant >= Timestamp::EPOCH)
+}
+
+/// The instant of RFC 3339 with an offset. Read by its parts: the library's own instants end a day
+/// before the year 9999 does, and "never" is often written as the last second of that year.
+pub(crate) fn standard_instant(text: &str) -> Option<Timestamp> {
+    const EPOCH: DateTime = date(1970, 1, 1).at(0, 0, 0, 0);
+    const NANOS: i128 = 1_000_000_000;
+    let pieces = Pieces::parse(text).ok()?;
+    let offset = pieces.to_numeric_offset().filter(|offset| is_offset(*offset))?;
+    if pieces.time_zone_annotation().is_some() {
+        return None;
+    }
+    let wall = pieces.date().to_datetime(pieces.time()?);
+    let since = wall.duration_since(EPOCH).as_nanos() - i128::from(offset.seconds()) * NANOS;
+    // Rounded up, as everywhere: a job is never early.
+    let millis = since.div_euclid(1_000_000) + i128::from(since.rem_euclid(1_000_000) > 0);
+    let instant = Timestamp::from_millis(i64::try_from(millis).ok()?);
+    Some(instant.plus(lost_to_leap_second(text)))
+}
+
+/// Whether it can be that of a time: RFC 3339 has hours up to 23, the library a few more.
+pub(crate) fn is_offset(offset: Offset) -> bool {
+    offset.seconds().unsigned_abs() < 24 * 3600
+}
+
+/// What the library takes from a time in a leap second: it reads 23:59:60 as 23:59:59, and a job
+/// would be early.
+pub(crate) fn lost_to_leap_second(text: &str) -> Millis {
+    let time = text.get(11..).unwrap_or_default().bytes().filter(|byte| *byte != b':');
+    let seconds = time.take_while(u8::is_ascii_digit).skip(4);
+    if seconds.eq(*b"60") { Millis::from_secs(1) } else { Millis::ZERO }
 }
 
 /// The instant of a bare number. Seconds have ten digits in our time and milliseconds thirteen;
@@ -82,7 +116,7 @@ mod tests {
     #[test]
     fn what_is_plain_is_what_the_readers_of_words_understand() {
         let now = Timestamp::from_millis(1_772_638_200_000);
-        let rows: [(&str, Option<i64>); 17] = [
+        let rows: [(&str, Option<i64>); 25] = [
             ("1789000000", Some(1_789_000_000_000)),
             ("1789000000123", Some(1_789_000_000_123)),
             ("2026-09-10T00:26:40Z", Some(1_789_000_000_000)),
@@ -90,6 +124,15 @@ mod tests {
             ("2026-09-10T02:26:40+02:00", Some(1_789_000_000_000)),
             ("2026-09-10T00:26:40.0001Z", Some(1_789_000_000_001)),
             ("2026-09-10T00:26:40.123Z", Some(1_789_000_000_123)),
+            ("2026-09-10T00:26:40-00:00", Some(1_789_000_000_000)),
+            // The second after, and never the one before.
+            ("2030-06-30T23:59:60Z", Some(1_909_094_400_000)),
+            ("2030-06-30T23:59:60.25Z", Some(1_909_094_400_250)),
+            ("2030-06-30T235960+0000", Some(1_909_094_400_000)),
+            ("2030-07-01T00:00:00Z", Some(1_909_094_400_000)),
+            ("2026-09-10T23:26:39+23:00", Some(1_788_999_999_000)),
+            ("2026-09-10T02:26:40+24:00", None),
+            ("2026-09-10T02:26:40-25:00", None),
             ("2026-09-10T00:26:40", None),
             ("2026-09-10T02:26:40+02:00[Europe/Paris]", None),
             ("2026-02-30T00:00:00Z", None),
@@ -108,6 +151,18 @@ mod tests {
                 let read = parse_instant(text, now, &Zone::UTC).map(|read| read.instant);
                 assert_eq!(read, Ok(instant), "{text}");
             }
+        }
+    }
+
+    #[test]
+    fn the_last_second_of_the_calendar_is_an_instant() {
+        let rows = [
+            ("9999-12-31T23:59:59Z", 253_402_300_799_000),
+            ("9999-12-31T23:59:59.999Z", 253_402_300_799_999),
+            ("9999-12-31T23:59:59-23:59", 253_402_387_139_000),
+        ];
+        for (text, millis) in rows {
+            assert_eq!(plain_instant(text), Some(Timestamp::from_millis(millis)), "{text}");
         }
     }
 

@@ -104,13 +104,24 @@ mod tests {
 
     #[test]
     fn spans_in_every_dress() {
-        let rows: [(&str, Option<u64>); 24] = [
+        let rows: [(&str, Option<u64>); 34] = [
             ("5s", Some(5_000)),
             (" 5s ", Some(5_000)),
             ("1h30m", Some(5_400_000)),
             ("1h 30min", Some(5_400_000)),
             ("250ms", Some(250)),
             ("1.5ms", Some(2)),
+            // Less than a millisecond is rounded up, whatever the unit.
+            ("0.0001s", Some(1)),
+            ("1.0005s", Some(1_001)),
+            ("0.0010s", Some(1)),
+            ("0.0001ms", Some(1)),
+            ("0.0001h", Some(360)),
+            ("0.12345h", Some(444_420)),
+            ("0.00000000000000000001 seconds", Some(1)),
+            ("999999999.9999 hours", Some(3_599_999_999_999_640)),
+            ("1.50000000000 minutes", Some(90_000)),
+            ("1.0001 days", None),
             ("2 days", Some(172_800_000)),
             ("1w", Some(604_800_000)),
             ("PT5M", Some(300_000)),

@@ -62,6 +62,7 @@ pub(crate) enum Step {
         queue: QueueName,
         settings: QueueSettings,
     },
+    RemoveQueue(QueueName),
     Handlers(Vec<HandlerName>),
     PutSchedule {
         id: ScheduleId,
@@ -116,6 +117,7 @@ impl fmt::Debug for Step {
             Step::Nack { nth, how, random } => write!(f, "nack {nth} {how:?} {random}"),
             Step::Report { nth, report, random } => write!(f, "report {nth} {report:?} {random}"),
             Step::Time(moves) => write!(f, "time {moves:?}"),
+            Step::RemoveQueue(queue) => write!(f, "remove queue {queue}"),
             Step::PutQueue { queue, settings } => write!(f, "queue {queue} {settings:?}"),
             Step::Handlers(names) => write!(f, "handlers {names:?}"),
             Step::PutSchedule { id, key, paused, ticks, late_by } => {
@@ -189,7 +191,8 @@ fn step(rng: &mut Rng, names: &Names) -> Step {
         59..63 => Step::Nack { nth: rng.next(), how: nack(rng), random: rng.next() },
         63..74 => Step::Report { nth: rng.next(), report: report(rng), random: rng.next() },
         74..88 => Step::Time(clock(rng)),
-        88..91 => Step::PutQueue { queue: queue(rng, names), settings: settings(rng) },
+        88..90 => Step::PutQueue { queue: queue(rng, names), settings: settings(rng) },
+        90 => Step::RemoveQueue(queue(rng, names)),
         91..93 => Step::Handlers(handlers(rng)),
         93..96 => schedule(rng),
         96 => Step::StoreFull(rng.one_in(2)),
@@ -315,11 +318,14 @@ fn nack(rng: &mut Rng) -> Nack {
 }
 
 fn report(rng: &mut Rng) -> Report {
-    match rng.below(8) {
+    match rng.below(11) {
         0..3 => Report::Succeeded { result: None },
         3 | 4 => failed(rng.one_in(2).then(|| *rng.pick(&[1, 700])), rng.one_in(5)),
         5 => Report::TimedOut,
         6 => Report::Unregistered,
+        7 => Report::Unanswered { reason: "no answer".into() },
+        8 => Report::CutShort,
+        9 => Report::PutOff { reason: "not now".into(), delay: ms(*rng.pick(&[0, 50, 3_000])) },
         _ => Report::Released,
     }
 }

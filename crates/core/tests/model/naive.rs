@@ -89,6 +89,8 @@ pub(crate) struct Model {
     pub(crate) jobs: Vec<Job>,
     pub(crate) next_number: u64,
     pub(crate) queues: BTreeMap<QueueName, QueueSettings>,
+    /// Queues that had a job since they were made.
+    pub(crate) used: BTreeSet<QueueName>,
     pub(crate) schedules: Vec<Schedule>,
     pub(crate) handlers: BTreeSet<HandlerName>,
     pub(crate) draining: bool,
@@ -119,6 +121,7 @@ impl Model {
             jobs: Vec::new(),
             next_number: 1,
             queues: BTreeMap::new(),
+            used: BTreeSet::new(),
             schedules: Vec::new(),
             handlers: BTreeSet::new(),
             draining: false,
@@ -141,10 +144,21 @@ impl Model {
     /// The process died: what was only in its memory is gone.
     pub(crate) fn crash(&mut self) {
         let (jobs, schedules) = (std::mem::take(&mut self.jobs), self.schedules.clone());
-        let (queues, next_number) = (self.queues.clone(), self.next_number);
+        let (queues, used) = (self.queues.clone(), self.used.clone());
+        let (next_number, starts) = (self.next_number, std::mem::take(&mut self.starts));
         let (ticks, just_recovered) = (self.ticks, true);
         let new = Model::new(self.pushes_max);
-        *self = Model { jobs, next_number, queues, schedules, ticks, just_recovered, ..new };
+        *self = Model {
+            jobs,
+            next_number,
+            queues,
+            used,
+            schedules,
+            ticks,
+            just_recovered,
+            starts,
+            ..new
+        };
     }
 
     /// Before the shard is called.
@@ -459,7 +473,8 @@ impl Model {
         assert!(until <= self.now, "the lease of {} is not over", job.name);
         // Nobody brought a number for the jitter: what was chosen must lie within it.
         let number = job.number;
-        let failure = Failure { retry_after: None, permanent: false, jitter: None };
+        let (retry_after, permanent, jitter) = (None, false, None);
+        let failure = Failure { retry_after, permanent, unseen: true, jitter };
         self.fail(number, &failure, due);
     }
 
@@ -491,18 +506,25 @@ impl Model {
                 let cap = self.live(number).spec.retry.cap;
                 let retry_after = retry_after.map(|span| span.min(cap).get() as i64);
                 let (permanent, jitter) = (*permanent, Some(random));
-                self.fail(number, &Failure { retry_after, permanent, jitter }, None);
+                let unseen = false;
+                self.fail(number, &Failure { retry_after, permanent, unseen, jitter }, None);
             }
-            Report::TimedOut => {
-                let jitter = Some(random);
-                self.fail(number, &Failure { retry_after: None, permanent: false, jitter }, None);
+            Report::TimedOut | Report::Unanswered { .. } => self.lose_sight(number, random),
+            Report::CutShort if self.live(number).spec.on_unknown == OnUnknown::Park => {
+                self.lose_sight(number, random);
             }
             Report::Unregistered => {
                 self.live(number).due = now + 5_000;
                 self.wait_again(number);
             }
-            Report::Released => self.wait_again(number),
+            Report::PutOff { delay, .. } => self.put_off(number, now + delay.get() as i64),
+            Report::Released | Report::CutShort => self.wait_again(number),
         }
+    }
+
+    fn lose_sight(&mut self, number: u64, random: u64) {
+        let (retry_after, permanent, jitter) = (None, false, Some(random));
+        self.fail(number, &Failure { retry_after, permanent, unseen: true, jitter }, None);
     }
 
     pub(crate) fn running(&self, token: Token) -> Option<&Job> {

@@ -1,9 +1,12 @@
 //! What requests do to the model, and what follows the end of an attempt.
 
 use hence_core::error::Rejection;
-use hence_core::id::{JobId, JobName, JobNumber};
+use hence_core::id::{JobId, JobName, JobNumber, QueueName};
 use hence_core::input::{Edit, Nack, Request};
-use hence_core::job::{IdOrigin, JobSpec, KeyOnFailure, OnConflict, Outcome, Submission};
+use hence_core::job::{
+    IdOrigin, JobSpec, KeyOnFailure, OnConflict, OnUnknown, Outcome, Submission,
+};
+use hence_core::queue::QueueSettings;
 use hence_core::retry::Backoff;
 use hence_core::time::{Millis, Timestamp};
 
@@ -12,6 +15,8 @@ use super::naive::{Expected, Job, Life, Model, Schedule};
 pub(crate) struct Failure {
     pub(crate) retry_after: Option<i64>,
     pub(crate) permanent: bool,
+    /// Whether it may have had its effect all the same.
+    pub(crate) unseen: bool,
     /// The number that came with the report.
     pub(crate) jitter: Option<u64>,
 }
@@ -111,9 +116,32 @@ impl Model {
                 self.forget_starts(name);
                 Ok(Expected::Anything)
             }
+            Request::RemoveQueue(name) => self.remove_queue(name),
             other => panic!("no rule for {other:?}"),
         };
         result.unwrap_or_else(Expected::Refused)
+    }
+
+    fn remove_queue(&mut self, name: &QueueName) -> Result<Expected, Rejection> {
+        if !self.used.contains(name) && self.setting(name) == QueueSettings::default() {
+            return Err(Rejection::NoSuchQueue);
+        }
+        let (mut pending, mut running, mut dead) = (0, 0, 0);
+        for job in self.jobs.iter().filter(|job| job.name.queue == *name) {
+            match job.life {
+                Life::Waiting => pending += 1,
+                Life::Running { .. } => running += 1,
+                Life::Ended { outcome: Outcome::Dead, .. } => dead += 1,
+                Life::Ended { .. } => {}
+            }
+        }
+        if pending + running + dead > 0 {
+            return Err(Rejection::QueueInUse { queue: name.to_string(), pending, running, dead });
+        }
+        self.queues.remove(name);
+        self.used.remove(name);
+        self.forget_starts(name);
+        Ok(Expected::Done)
     }
 
     fn existing(&self, name: &JobName) -> Result<Job, Rejection> {
@@ -150,6 +178,7 @@ impl Model {
 
     fn create(&mut self, name: JobName, due: i64, spec: JobSpec) -> &mut Job {
         let from = due.max(self.now);
+        self.used.insert(name.queue.clone());
         self.jobs.push(Job {
             number: self.next_number,
             name,
@@ -181,6 +210,9 @@ impl Model {
 
     fn edit(&mut self, name: &JobName, edit: &Edit) -> Result<Expected, Rejection> {
         let mut job = self.pending(name)?;
+        if self.full && edit.payload.is_some() {
+            return Err(Rejection::StoreFull);
+        }
         if let Some(due_at) = edit.due_at {
             let moved = due_at.as_millis();
             let began = job.scheduled_for.max(job.submitted_at);
@@ -242,6 +274,10 @@ impl Model {
     fn run_now(&mut self, name: &JobName) -> Result<Expected, Rejection> {
         let number = self.pending(name)?.number;
         let now = self.now;
+        if self.live(number).due > now && self.live(number).scheduled_for > now {
+            let edit = Edit { due_at: Some(Timestamp::from_millis(now)), ..Edit::default() };
+            return self.edit(name, &edit);
+        }
         let job = self.live(number);
         job.due = job.due.min(now);
         Ok(Expected::Job(job.seen()))
@@ -301,16 +337,18 @@ impl Model {
         match how {
             Nack::Retry { delay } => {
                 let retry_after = delay.map(|span| span.get() as i64);
-                self.fail(number, &Failure { retry_after, permanent: false, jitter }, None);
+                let (permanent, unseen) = (false, false);
+                self.fail(number, &Failure { retry_after, permanent, unseen, jitter }, None);
             }
             Nack::Release { delay } => {
-                if delay > Millis::ZERO {
-                    self.live(number).due = self.now + delay.get() as i64;
-                }
-                self.wait_again(number);
+                let now = self.now;
+                let standing = self.live(number).due;
+                let at_once = delay == Millis::ZERO;
+                self.put_off(number, if at_once { standing } else { now + delay.get() as i64 });
             }
             Nack::Dead => {
-                self.fail(number, &Failure { retry_after: None, permanent: true, jitter }, None);
+                let (retry_after, permanent, unseen) = (None, true, false);
+                self.fail(number, &Failure { retry_after, permanent, unseen, jitter }, None);
             }
         }
         Ok(Expected::Done)
@@ -332,7 +370,8 @@ impl Model {
         job.attempts += 1;
         job.crashes = 0;
         let retry = &job.spec.retry;
-        if failure.permanent || job.attempts >= retry.max_attempts {
+        let parks = failure.unseen && job.spec.on_unknown == OnUnknown::Park;
+        if parks || failure.permanent || job.attempts >= retry.max_attempts {
             self.finish(number, Outcome::Dead);
             return;
         }
@@ -350,12 +389,24 @@ impl Model {
         };
         let floor = failure.retry_after.unwrap_or(0);
         let next = now + (delay + extra).max(floor);
-        if retry.max_age.is_some_and(|age| next > job.scheduled_for + age.get() as i64) {
+        let first_due = job.scheduled_for.max(job.submitted_at);
+        if retry.max_age.is_some_and(|age| next > first_due + age.get() as i64) {
             self.finish(number, Outcome::Dead);
         } else if job.expires_at.is_some_and(|at| at < next) {
             self.finish(number, Outcome::Expired);
         } else {
             job.due = next;
+            self.wait_again(number);
+        }
+    }
+
+    pub(crate) fn put_off(&mut self, number: u64, due: i64) {
+        let now = self.now;
+        let job = self.live(number);
+        if due > now && job.expires_at.is_some_and(|at| at < due) {
+            self.finish(number, Outcome::Expired);
+        } else {
+            job.due = due;
             self.wait_again(number);
         }
     }

@@ -161,6 +161,7 @@ impl Run {
             Step::PutQueue { queue, settings } => {
                 Request::PutQueue { name: queue.clone(), settings: settings.clone() }
             }
+            Step::RemoveQueue(queue) => Request::RemoveQueue(queue.clone()),
             Step::PutSchedule { .. }
             | Step::RemoveSchedule(_)
             | Step::PauseSchedule(..)

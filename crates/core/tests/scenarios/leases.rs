@@ -4,6 +4,7 @@ use hence_core::effect::Answer;
 use hence_core::error::Rejection;
 use hence_core::input::{Nack, Report, Request};
 use hence_core::job::AttemptEnd;
+use hence_core::limits;
 use hence_core::retry::RetryPolicy;
 
 use crate::support::at;
@@ -87,9 +88,21 @@ fn a_lease_has_a_least_and_a_greatest_length() {
     let mut world = world();
     world.put(pull("a"));
     let token = world.take_one().lease.token;
-    for lease in [0, 99, 12 * 3_600_000 + 1] {
+    for lease in [0, 99, limits::LEASE_MAX.get() + 1] {
         assert!(matches!(world.extend(token, lease), Err(Rejection::Invalid { .. })), "{lease}");
     }
+}
+
+/// It could not run any more, and blocked its key all the same.
+#[test]
+fn a_job_that_is_put_off_beyond_its_expiry_has_expired() {
+    let mut world = world();
+    world.put(pull("k/a").expires(2_000));
+    world.put(pull("k/b"));
+    let token = world.take_one().lease.token;
+    world.nack(token, Nack::Release { delay: ms(3_600_000) }).expect("it is held");
+    assert_eq!(world.state("k/a"), "expired");
+    assert_eq!(world.take_ids(), ["b"]);
 }
 
 #[test]

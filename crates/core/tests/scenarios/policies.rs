@@ -1,5 +1,5 @@
 //! What becomes of ticks that were missed, that overlap, that fell into a pause or a clock change;
-//! backfills; the ledger and how it is cut. One row a policy.
+//! the ledger and how it is cut. One row a policy.
 
 use hence_core::effect::{Answer, Notice};
 use hence_core::error::Rejection;
@@ -8,16 +8,19 @@ use hence_core::job::{JobSpec, Target};
 use hence_core::ledger::OccurrenceRecord;
 use hence_core::limits;
 use hence_core::queue::QueueSettings;
-use hence_core::schedule::{Idle, Misfire, Overlap, Schedule};
+use hence_core::schedule::{Idle, Misfire, Overlap, Said, Schedule};
 use hence_core::time::Timestamp;
-use hence_core::when::{Fold, Gap};
+use hence_core::when::{Fold, Gap, Recurrence};
 
 use crate::support::draft::{ms, queue_name};
-use crate::support::verbs::{schedule, schedule_id};
+use crate::support::verbs::{every, schedule, schedule_id};
 use crate::support::{World, at};
 use crate::{tiny, world};
 
 const SECOND: i64 = 1_000;
+
+/// The job of the first tick.
+pub(super) const FIRST: &str = "s@1970-01-01T00:00:01.000Z";
 
 /// A record in short: `3-5 skipped 3` is the ticks 3 to 5.
 fn line(record: &OccurrenceRecord) -> String {
@@ -32,21 +35,27 @@ fn line(record: &OccurrenceRecord) -> String {
     format!("{}-{} {word} {}", second(record.first), second(record.last), record.count)
 }
 
-fn ledger(world: &World) -> Vec<String> {
+pub(super) fn ledger(world: &World) -> Vec<String> {
     world.disk.occurrences.iter().map(line).collect()
 }
 
 /// Ticks every second from 1 on, and whatever else is said.
-fn every_second(change: impl FnOnce(&mut Schedule)) -> Schedule {
+pub(super) fn every_second(change: impl FnOnce(&mut Schedule)) -> Schedule {
     let mut made = schedule("s", SECOND, SECOND as u64);
     change(&mut made);
     made
 }
 
 /// A worker ends the oldest job there is.
-fn finish_one(world: &mut World) {
+pub(super) fn finish_one(world: &mut World) {
     let delivery = world.lease(&["default"], 1, Some(60_000)).pop().expect("a job to take");
     world.ack(delivery.lease.token).expect("it runs");
+}
+
+/// The same, but the job is beyond help.
+pub(super) fn bury_one(world: &mut World) {
+    let delivery = world.lease(&["default"], 1, Some(60_000)).pop().expect("a job to take");
+    world.nack(delivery.lease.token, hence_core::input::Nack::Dead).expect("it runs");
 }
 
 #[test]
@@ -106,6 +115,30 @@ fn catching_up_keeps_its_pace() {
     assert_eq!(ledger(&world)[4..], ["5 ran", "6 ran"]);
 }
 
+/// The backlog grew with each tick, for ever.
+#[test]
+fn a_pace_that_never_catches_up_is_refused() {
+    type Row = (u64, fn(&mut Schedule), bool);
+    let all = |pace| Misfire::All { pace: ms(pace) };
+    let rows: [Row; 6] = [
+        (999, |_| {}, true),
+        (1_000, |_| {}, false),
+        (60_000, |_| {}, false),
+        (60_000, |s| s.plan.count = Some(9), true),
+        (60_000, |s| s.plan.end = Some(at(9_000)), true),
+        (60_000, |s| s.plan = cron("* * * * * *", "UTC").plan, true),
+    ];
+    for (pace, change, is_good) in rows {
+        let mut made = every_second(change);
+        made.misfire = all(pace);
+        let request = Request::PutSchedule { schedule: Box::new(made), wake: false };
+        let refused = world().call(request).err().map(|refused| refused.to_string());
+        assert_eq!(refused.is_none(), is_good, "{pace}: {refused:?}");
+        let names = |text: &str| text.contains("misfire.pace") && text.contains("every 1s");
+        assert!(refused.as_deref().is_none_or(names), "{pace}: {refused:?}");
+    }
+}
+
 #[test]
 fn overlapping_ticks_by_policy() {
     // The job of tick 1 ends after tick 4, the next one after tick 5.
@@ -126,6 +159,31 @@ fn overlapping_ticks_by_policy() {
         finish_one(&mut world);
         assert_eq!(ledger(&world)[..expected.len()], *expected, "{overlap:?}");
         assert_eq!(world.disk.live.len(), left, "{overlap:?}");
+    }
+}
+
+/// While ticks did not mind each other, nobody noted which job lives: two ran at a time.
+#[test]
+fn a_job_is_in_the_way_also_from_before_the_policy() {
+    let rows: [(Overlap, &[&str], usize, usize); 4] = [
+        (Overlap::Skip, &["3 overlap"], 0, 1),
+        (Overlap::QueueOne, &[], 1, 1),
+        (Overlap::QueueAll, &[], 1, 1),
+        (Overlap::Replace, &["3 ran"], 0, 1),
+    ];
+    // The job of the last tick lives, or the one before.
+    for ended in [FIRST, "s@1970-01-01T00:00:02.000Z"] {
+        for (overlap, expected, waiting, live) in rows {
+            let mut world = world();
+            world.put_schedule(every_second(|_| {}));
+            world.run_to(2_100);
+            world.cancel(ended).expect("it waits");
+            world.put_schedule(every_second(|s| s.overlap = overlap));
+            world.run_to(3_100);
+            assert_eq!(ledger(&world)[2..], *expected, "{overlap:?}, {ended} ended");
+            let waits = world.schedule("s").waiting.len();
+            assert_eq!((waits, world.disk.live.len()), (waiting, live), "{overlap:?}");
+        }
     }
 }
 
@@ -208,6 +266,45 @@ fn a_queue_that_takes_nothing_costs_ticks_their_jobs() {
     assert!(matches!(refused, Err(Rejection::QueuePaused { .. })), "{refused:?}");
 }
 
+/// Every tick was skipped for want of room, and the first job was never replaced.
+#[test]
+fn a_tick_replaces_a_job_also_when_that_fills_the_queue() {
+    type Row = (&'static str, fn(&mut World), QueueSettings, &'static [&'static str]);
+    let full = || QueueSettings { pending_max: Some(1), ..QueueSettings::default() };
+    let closed = || QueueSettings { paused_in: true, ..full() };
+    let rows: [Row; 4] = [
+        ("it waits", |_| {}, full(), &["1 ran", "2 ran", "3 ran"]),
+        // Its place is taken by another one.
+        ("it runs", run_beside_another, full(), &["1 ran", "2 queue_full", "3 queue_full"]),
+        ("it runs alone", |world| drop(world.take()), full(), &["1 ran", "2 ran", "3 ran"]),
+        ("the queue is closed", |_| {}, closed(), &["1 ran", "2 queue_paused", "3 queue_paused"]),
+    ];
+    for (row, change, settings, expected) in rows {
+        let mut world = world();
+        world.put_schedule(every_second(|s| s.overlap = Overlap::Replace));
+        world.at(1_000);
+        change(&mut world);
+        world.settings("default", settings);
+        world.run_to(3_100);
+        assert_eq!(ledger(&world), expected, "{row}");
+        assert!(world.queue("default").counts.pending <= 1, "{row}");
+    }
+    let mut world = tiny(1);
+    world.put(crate::support::draft::pull("first"));
+    let settings = QueueSettings { pending_max: Some(2), ..QueueSettings::default() };
+    world.settings("default", settings);
+    world.put_schedule(every_second(|s| s.overlap = Overlap::Replace));
+    world.run_to(3_100);
+    assert_eq!(ledger(&world), ["1 ran", "2 ran", "3 ran"], "beyond the window");
+    assert_eq!(world.disk.live.len(), 2, "beyond the window");
+}
+
+/// The job of the tick runs, and another one waits.
+fn run_beside_another(world: &mut World) {
+    world.lease(&["default"], 1, Some(60_000)).pop().expect("a job to take");
+    world.put(crate::support::draft::pull("other"));
+}
+
 #[test]
 fn a_schedule_ends_and_says_why() {
     type Row = (fn(&mut Schedule), &'static [&'static str], Idle);
@@ -251,6 +348,46 @@ fn a_count_holds_in_an_outage() {
         assert_eq!(ledger(&world), expected, "{misfire:?}");
         assert_eq!(world.schedule("s").idle, Some(Idle::Counted));
     }
+}
+
+/// Any change of the plan counted from nothing: a date without ticks was worth three more.
+#[test]
+fn a_count_goes_on_in_a_changed_plan() {
+    type Row = (&'static str, fn(&mut Schedule), &'static [&'static str]);
+    let rows: [Row; 7] = [
+        ("a date", |s| s.plan.excluded = ["1970-01-02".parse().unwrap()].into(), &["3 ran"]),
+        ("an end", |s| s.plan.end = Some(at(60_000)), &["3 ran"]),
+        ("a larger count", |s| s.plan.count = Some(4), &["3 ran", "4 ran"]),
+        ("a smaller count", |s| s.plan.count = Some(1), &[]),
+        (
+            "another start",
+            |s| (s.plan.start, s.plan.whens) = (Some(at(4_000)), from_4()),
+            &["4 ran"],
+        ),
+        ("the rhythm in other words", |s| s.said[0].text = "@every 1s".into(), &["3 ran"]),
+        (
+            "another rhythm",
+            |s| (s.said[0].text, s.plan.whens) = ("every second from 4".into(), from_4()),
+            &["4 ran", "5 ran", "6 ran"],
+        ),
+    ];
+    for (row, change, expected) in rows {
+        let mut made = every_second(|s| s.plan.count = Some(3));
+        made.said = vec![Said { text: "every second".into(), dialect: None }];
+        let mut world = world();
+        world.put_schedule(made.clone());
+        world.run_to(2_100);
+        change(&mut made);
+        world.put_schedule(made);
+        world.run_to(9_000);
+        assert_eq!(ledger(&world)[2..], *expected, "{row}");
+        assert_eq!(world.schedule("s").idle, Some(Idle::Counted), "{row}");
+    }
+}
+
+/// Every second, counted from the fourth on.
+fn from_4() -> Vec<Recurrence> {
+    every(4_000, SECOND as u64).whens
 }
 
 fn cron(expression: &str, zone: &str) -> Schedule {
@@ -349,7 +486,7 @@ fn a_spread_job_is_due_within_its_window() {
 #[test]
 fn a_changed_plan_leaves_no_tick_behind() {
     let mut world = world();
-    world.put_schedule(every_second(|s| s.misfire = Misfire::All { pace: ms(60_000) }));
+    world.put_schedule(every_second(|s| s.misfire = Misfire::All { pace: ms(900) }));
     world.now = at(4_200);
     world.crash();
     world.put_schedule(schedule("s", 500, 2_000));
@@ -361,166 +498,6 @@ fn a_changed_plan_leaves_no_tick_behind() {
     assert_eq!(world.schedule("s").idle, Some(Idle::Paused), "a pause stays");
     world.resume("s");
     assert_eq!(world.schedule("s").next_at, Some(at(14_000)));
-}
-
-fn backfill(world: &mut World, from: i64, until: i64, pace: u64) -> Result<(), Rejection> {
-    let (from, until) = (at(from), at(until));
-    let request = Request::Backfill { id: schedule_id("s"), from, until, pace: ms(pace) };
-    world.call(request).map(|_| ())
-}
-
-#[test]
-fn a_backfill_makes_what_was_not_made_and_only_once() {
-    let mut world = world();
-    world.put_schedule(every_second(|s| s.misfire = Misfire::Last(1)));
-    world.now = at(6_200);
-    world.crash();
-    assert_eq!(ledger(&world), ["1-4 misfire 4", "5 late", "6 ran"]);
-    backfill(&mut world, 2_000, 6_000, 0).expect("a good range");
-    let filled = ["2 backfilled", "3 backfilled", "4 backfilled"];
-    assert_eq!(ledger(&world)[3..], filled);
-    let done = world.schedule("s").backfill.expect("there was one");
-    assert_eq!((done.ticks, done.made, done.kept), (5, 3, 2));
-    assert_eq!(done.ended_at, Some(at(6_200)));
-    backfill(&mut world, 2_000, 6_000, 0).expect("a good range");
-    assert_eq!(ledger(&world).len(), 6, "nothing new");
-    assert_eq!(world.disk.live.len(), 5);
-}
-
-/// The ledger goes with its schedule, the job of its tick does not: two were called the same.
-#[test]
-fn a_backfill_leaves_a_job_that_is_still_there_alone() {
-    let mut world = world();
-    world.put_schedule(every_second(|_| {}));
-    world.at(1_000);
-    world.call(Request::RemoveSchedule(schedule_id("s"))).expect("it is there");
-    world.now = at(2_500);
-    world.put_schedule(every_second(|_| {}));
-    backfill(&mut world, 1_000, 2_000, 0).expect("a good range");
-    assert_eq!(ledger(&world), ["2 backfilled"]);
-    let done = world.schedule("s").backfill.expect("there was one");
-    assert_eq!((done.made, done.kept, world.disk.live.len()), (1, 1, 2));
-}
-
-/// The page of the schedule that was took the place of that of the schedule that is.
-#[test]
-fn a_backfill_waits_for_its_own_page_of_the_ledger() {
-    let mut world = world();
-    world.put_schedule(every_second(|s| s.misfire = Misfire::Skip));
-    world.now = at(4_500);
-    world.crash();
-    world.answering = crate::support::Answering::ByHand;
-    backfill(&mut world, 4_000, 4_000, 0).expect("a good range");
-    world.read_all();
-    world.call(Request::RemoveSchedule(schedule_id("s"))).expect("it is there");
-    let asked = world.questions.len();
-    world.put_schedule(every_second(|_| {}));
-    backfill(&mut world, 1_000, 4_000, 0).expect("a good range");
-    assert_eq!(world.questions.len(), asked, "one page at a time");
-    world.answer_all();
-    let done = world.schedule("s").backfill.expect("there was one");
-    assert_eq!((done.made, done.kept), (3, 1));
-}
-
-fn look(world: &mut World, how: &str) {
-    if how == "down" {
-        world.recover();
-    }
-    world.feed(Input::Tick);
-}
-
-/// Nothing more was made until the clock was again where it had been.
-#[test]
-fn a_clock_set_back_does_not_stop_what_has_a_pace() {
-    for set_back_while in ["up", "down"] {
-        let mut world = world();
-        world.put_schedule(every_second(|s| s.misfire = Misfire::All { pace: ms(300) }));
-        world.now = at(4_200);
-        world.crash();
-        world.now = at(3_300);
-        look(&mut world, set_back_while);
-        world.run_to(3_700);
-        assert_eq!(
-            ledger(&world),
-            ["1 late", "2 late"],
-            "catching up, set back while {set_back_while}"
-        );
-
-        let mut world = crate::world();
-        world.put_schedule(every_second(|s| s.misfire = Misfire::Skip));
-        world.now = at(3_600_000);
-        world.crash();
-        backfill(&mut world, 1_000, 2_000, 1_000).expect("a good range");
-        world.now = at(100_000);
-        look(&mut world, set_back_while);
-        world.run_to(101_000);
-        let filled = ["1 backfilled", "2 backfilled"];
-        assert_eq!(ledger(&world)[2..], filled, "a backfill, set back while {set_back_while}");
-    }
-}
-
-#[test]
-fn a_backfill_goes_on_after_a_crash_at_its_pace() {
-    let mut world = tiny(1);
-    world.put_schedule(every_second(|s| s.misfire = Misfire::Skip));
-    world.now = at(8_200);
-    world.crash();
-    backfill(&mut world, 1_000, 8_000, 500).expect("a good range");
-    let refused = backfill(&mut world, 1_000, 2_000, 0);
-    assert!(refused.is_err_and(|why| why.to_string().contains("under way")));
-    for _ in 0..5 {
-        world.crash();
-        world.run_to(world.now.as_millis() + 400);
-    }
-    world.run_to(20_000);
-    let filled = |record: &&OccurrenceRecord| record.fate.as_str() == "backfilled";
-    let at: Vec<i64> = world
-        .disk
-        .occurrences
-        .iter()
-        .filter(filled)
-        .map(|record| record.decided_at.as_millis())
-        .collect();
-    assert_eq!(at, [8_200, 8_700, 9_200, 9_700, 10_200, 10_700, 11_200]);
-}
-
-#[test]
-fn a_tick_that_is_released_during_a_backfill_is_not_made_again() {
-    let mut world = world();
-    world.put_schedule(every_second(|s| {
-        (s.misfire, s.overlap) = (Misfire::Skip, Overlap::QueueAll);
-    }));
-    world.now = at(4_200);
-    world.crash();
-    world.run_to(5_500);
-    backfill(&mut world, 1_000, 5_000, 200).expect("a good range");
-    // The ledger was read while tick 5 waited; now it gets its job.
-    finish_one(&mut world);
-    assert_eq!(ledger(&world), ["1-3 misfire 3", "4 ran", "1 backfilled", "5 ran"]);
-    world.run_to(6_200);
-    assert_eq!(ledger(&world)[4..], ["2 backfilled", "3 backfilled"]);
-    let done = world.schedule("s").backfill.expect("there was one");
-    assert_eq!((done.made, done.kept, done.ended_at), (3, 2, Some(at(6_100))));
-}
-
-#[test]
-fn a_backfill_out_of_bounds_is_refused_with_the_reason() {
-    let mut world = world();
-    world.put_schedule(every_second(|_| {}));
-    world.at(20_000_000);
-    let rows = [
-        (5_000, 4_000, 0, "to"),
-        (0, 20_000_001, 0, "to"),
-        (0, 20_000_000, 0, "20000 ticks"),
-        (0, 1_000, limits::PACE_MAX.get() + 1, "pace"),
-    ];
-    for (from, until, pace, expected) in rows {
-        let refused = backfill(&mut world, from, until, pace).expect_err(expected);
-        assert!(refused.to_string().contains(expected), "{refused}");
-    }
-    world.put_schedule(every_second(|s| s.ledger_retention = limits::LEDGER_RETENTION_MIN));
-    let refused = backfill(&mut world, 0, 1_000, 0).expect_err("too old");
-    assert!(refused.to_string().contains("ledger"), "{refused}");
 }
 
 #[test]

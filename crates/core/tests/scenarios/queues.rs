@@ -1,16 +1,16 @@
 //! Limits, pauses, handlers that are not there, a full store, a shutdown.
 
 use hence_core::change::Change;
-use hence_core::effect::{Effect, Notice};
+use hence_core::effect::{Answer, Effect, Notice};
 use hence_core::error::Rejection;
 use hence_core::id::HandlerName;
-use hence_core::input::{Input, Report, Request, Ticket};
+use hence_core::input::{Edit, Input, Nack, Report, Request, Ticket};
 use hence_core::job::{IdOrigin, Submission, Target};
 use hence_core::limits;
 use hence_core::queue::{QueueSettings, Rate};
 use hence_core::shard::Config;
 
-use crate::support::draft::{every, handled, ms, name, pull, push};
+use crate::support::draft::{every, handled, ms, name, payload, pull, push, queue_name};
 use crate::support::verbs::{ids, schedule};
 use crate::support::{World, at, config};
 use crate::world;
@@ -40,6 +40,91 @@ fn a_paused_queue_hands_nothing_out() {
     assert_eq!((world.delivered().len(), world.take().len()), (0, 0));
     world.settings("default", settings());
     assert_eq!((world.delivered(), world.take_ids()), (vec!["a".into()], vec!["b".into()]));
+}
+
+/// A few results of a megabyte used up what is kept for recording how accepted work ends, and
+/// everything stood still.
+#[test]
+fn a_full_store_takes_the_end_of_work_and_little_else() {
+    let mut world = world();
+    world.put(pull("a").keep_result());
+    world.put(pull("waits").due(1_000));
+    let token = world.take_one().lease.token;
+    world.feed(Input::StoreFull(true));
+    let max = limits::RESULT_WHEN_FULL_BYTES_MAX;
+    let ack = |size: usize| {
+        let result = Some(payload(&"x".repeat(size)));
+        Request::Ack { token, result }
+    };
+    assert_eq!(world.call(ack(max + 1)), Err(Rejection::StoreFull));
+    let edit = Edit { payload: Some(payload("more")), ..Edit::default() };
+    assert_eq!(world.edit("waits", edit), Err(Rejection::StoreFull));
+    world.move_to("waits", 2_000).expect("that needs no room");
+    assert_eq!(world.call(ack(max)), Ok(Answer::Done));
+}
+
+/// A server on which every customer has a queue came to the limit, and could not go on.
+#[test]
+fn an_empty_queue_is_removed_and_makes_room() {
+    let mut world = world();
+    let remove = |name: &str| Request::RemoveQueue(queue_name(name));
+    for n in 0..limits::QUEUES_MAX {
+        world.settings(&format!("q{n}"), QueueSettings { paused_out: true, ..settings() });
+    }
+    let full = Rejection::TooMany { what: "queues", max: limits::QUEUES_MAX };
+    assert_eq!(world.submit(pull("new//a")).err(), Some(full.clone()));
+    let put = Request::PutQueue { name: queue_name("new"), settings: settings() };
+    assert_eq!(world.call(put), Err(full));
+    world.call(remove("q7")).expect("it is empty");
+    world.put(pull("new//a"));
+    assert_eq!(world.queue("q7").settings, settings(), "it is as if it had never been");
+    world.call(remove("q8")).expect("it is empty");
+    world.recover();
+    world.put(pull("other//a"));
+    assert!(world.submit(pull("third//a")).is_err(), "what is removed stays so");
+}
+
+#[test]
+fn a_queue_that_holds_jobs_stays() {
+    let mut world = world();
+    let remove = || Request::RemoveQueue(queue_name("default"));
+    assert_eq!(world.call(remove()), Err(Rejection::NoSuchQueue));
+    let in_use = |pending, running, dead| {
+        let queue = "default".to_owned();
+        Err(Rejection::QueueInUse { queue, pending, running, dead })
+    };
+    world.put(pull("a").retry(every(100, 1)));
+    assert_eq!(world.call(remove()), in_use(1, 0, 0));
+    let token = world.take_one().lease.token;
+    assert_eq!(world.call(remove()), in_use(0, 1, 0));
+    world.nack(token, Nack::Dead).expect("it is held");
+    assert_eq!(world.call(remove()), in_use(0, 0, 1));
+    world.forget("a").expect("it is dead");
+    assert_eq!(world.call(remove()), Ok(Answer::Done));
+    assert_eq!(world.call(remove()), Err(Rejection::NoSuchQueue));
+    assert_eq!(world.call(Request::ListQueues), Ok(Answer::Queues(Vec::new())));
+}
+
+/// The next queue in its place inherits nothing: no rate that was used up, no alarm, no page.
+#[test]
+fn a_queue_in_the_place_of_a_removed_one_is_new() {
+    let mut world = world();
+    let rate = Some(Rate { count: 1, per: ms(3_600_000) });
+    world.settings("default", QueueSettings { rate, ..settings() });
+    world.put(push("a"));
+    world.put(push("b"));
+    let first = world.delivery();
+    world.succeed(first.lease.token);
+    world.put(push("later").due(9_000));
+    world.put(handled("unheard"));
+    for id in ["b", "later", "unheard"] {
+        world.cancel(id).expect("it waits");
+    }
+    world.call(Request::RemoveQueue(queue_name("default"))).expect("it is empty");
+    assert_eq!(world.shard.deadline(), None);
+    world.settings("default", QueueSettings { rate, ..settings() });
+    world.put(push("c"));
+    assert_eq!(world.delivered(), ["c"]);
 }
 
 #[test]
@@ -93,6 +178,23 @@ fn a_queue_starts_so_many_in_a_time() {
     assert_eq!(world.delivered(), ["c"]);
     world.run_to(11_502);
     assert_eq!(world.delivered(), ["d", "e"]);
+}
+
+/// Each restart gave the whole burst again: in a loop of crashes there was no limit at all.
+#[test]
+fn a_rate_holds_over_a_restart() {
+    let mut world = world();
+    let rate = Some(Rate { count: 2, per: ms(1_000) });
+    world.settings("default", QueueSettings { rate, ..settings() });
+    world.at(10_000);
+    for id in ["a", "b", "c"] {
+        world.put(pull(id));
+    }
+    assert_eq!(world.take_ids(), ["a", "b"]);
+    world.recover();
+    assert_eq!(world.take_ids(), [""; 0]);
+    world.run_to(10_501);
+    assert_eq!(world.take_ids(), ["c"]);
 }
 
 /// What the old rate had still to wait for was waited for under the new one.

@@ -1,11 +1,12 @@
 //! A new life from what is on disk, and nothing else.
 
 use hence_core::error::Rejection;
-use hence_core::input::{Input, Nack, Request};
+use hence_core::input::{Input, Nack, Report, Request};
 use hence_core::job::AttemptEnd;
 use hence_core::limits;
 
 use crate::support::draft::{every, handled, pull, push};
+use crate::support::verbs::failed;
 use crate::{tiny, world};
 
 #[test]
@@ -57,6 +58,36 @@ fn a_job_that_asked_for_it_is_parked_when_its_end_is_unknown() {
     assert_eq!(world.state("a"), "dead");
     world.replay("a").expect("a human decides");
     assert_eq!(&world.delivery().job.payload.bytes[..], b"once");
+}
+
+/// Only a crash was thought of: after a timeout, a cut connection, a lease that ran out or a
+/// shutdown the job was delivered again, though it must never run twice.
+#[test]
+fn a_job_that_asked_for_it_is_parked_whenever_its_end_is_unknown() {
+    let unanswered = Report::Unanswered { reason: "no answer: the connection was reset".into() };
+    let rows = [
+        (Report::TimedOut, "dead"),
+        (unanswered, "dead"),
+        (Report::CutShort, "dead"),
+        // These are no riddles: it never left, or somebody said no.
+        (Report::Released, "running"),
+        (failed(None, false), "scheduled"),
+    ];
+    for (report, expected) in rows {
+        let mut world = world();
+        world.put(push("a").park());
+        world.put(push("b"));
+        for delivery in std::mem::take(&mut world.deliveries) {
+            world.report(delivery.lease.token, report.clone());
+        }
+        assert_eq!(world.state("a"), expected, "{report:?}");
+        assert_ne!(world.state("b"), "dead", "{report:?}: it may run twice");
+    }
+    let mut world = world();
+    world.put(pull("a").park().timeout(1_000));
+    world.take_one();
+    world.at(1_000);
+    assert_eq!(world.state("a"), "dead", "the worker may have done it");
 }
 
 #[test]

@@ -28,6 +28,27 @@ fn times(world: &mut World) -> Vec<i64> {
     times
 }
 
+/// After "run now" the age was counted from a time that was still to come, and for a time that had
+/// passed from long before the submission.
+#[test]
+fn the_age_of_a_job_begins_when_it_was_really_due() {
+    let policy = || RetryPolicy { max_age: Some(ms(5_000)), ..every(4_000, 10) };
+    let mut world = world();
+    world.at(100_000);
+    world.put(pull("early").due(3_700_000).retry(policy()));
+    world.run_now("early").expect("it waits");
+    world.put(pull("late").due(1).retry(policy()));
+    // The first retry is within its age, the second is not.
+    for (instant, expected) in [(100_000, "scheduled"), (104_000, "dead")] {
+        world.run_to(instant);
+        for delivery in world.lease(&["default"], 2, None) {
+            world.nack(delivery.lease.token, Nack::Retry { delay: None }).expect("it is held");
+        }
+        let states = [world.state("early"), world.state("late")];
+        assert_eq!(states, [expected; 2], "at {instant}");
+    }
+}
+
 #[test]
 fn attempts_come_at_the_times_of_the_policy() {
     let exponential = Backoff::Exponential { first: ms(100), factor_percent: 200 };

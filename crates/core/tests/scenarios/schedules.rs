@@ -9,7 +9,7 @@ use hence_core::schedule::{
     Idle, Misfire, Overlap, Pause, Schedule, ScheduleCounts, ScheduleState,
 };
 
-use crate::support::draft::{pull, queue_name};
+use crate::support::draft::{payload, pull, queue_name};
 use crate::support::verbs::{ids, schedule, schedule_id, view};
 use crate::support::{World, at};
 use crate::{tiny, world};
@@ -22,6 +22,15 @@ fn fates(world: &World) -> Vec<(i64, &'static str)> {
 
 fn trigger(world: &mut World) -> Result<hence_core::job::JobView, Rejection> {
     view(world.call(Request::TriggerSchedule(schedule_id("s"))))
+}
+
+/// Any number of them could wait, of a megabyte each, and none was counted.
+#[test]
+fn a_schedule_carries_the_payload_of_its_template() {
+    let mut daily = schedule("s", 0, 1_000);
+    daily.template.payload = payload("five!");
+    let put = Request::PutSchedule { schedule: Box::new(daily), wake: false };
+    assert_eq!(put.carried_bytes(), 5);
 }
 
 #[test]
@@ -317,6 +326,7 @@ fn a_backfill_can_be_cancelled_and_another_one_started() {
         // the ticks of the second one made.
         world.call(fill(6_000)).expect("the other one ended");
         world.answer_all();
+        world.answering = crate::support::Answering::AtOnce;
         world.run_to(400_000);
         let filled = world.disk.occurrences.iter().filter(|r| r.fate.as_str() == "backfilled");
         let ticks: Vec<i64> = filled.map(|record| record.last.as_millis()).collect();
@@ -330,12 +340,14 @@ fn a_backfill_leaves_a_job_beyond_the_window_alone() {
     for taken in [true, false] {
         let mut world = tiny(1);
         world.put(pull("early"));
-        world.put_schedule(schedule("s", 1_000, 1_000));
+        let mut made = schedule("s", 1_000, 1_000);
+        made.template.retention = hence_core::time::Millis::ZERO;
+        world.put_schedule(made.clone());
         world.at(1_000);
         let request = Request::RemoveSchedule(schedule_id("s"));
         world.call(request).expect("it is there");
         world.now = at(2_500);
-        world.put_schedule(schedule("s", 1_000, 1_000));
+        world.put_schedule(made);
         world.answering = crate::support::Answering::ByHand;
         let (id, pace) = (schedule_id("s"), hence_core::time::Millis::ZERO);
         let (from, until) = (at(1_000), at(2_000));

@@ -60,6 +60,7 @@ impl Disk {
                     let removed = self.finished.remove(&old.number).expect("what was kept");
                     assert_eq!(removed.job.name, job.name, "revived under another name");
                 }
+                self.check_name_is_free(job);
                 self.tally(&job.name.queue).submitted += u64::from(job.number > self.last_number);
                 self.last_number = self.last_number.max(job.number);
                 self.put(job, *progress);
@@ -114,6 +115,13 @@ impl Disk {
             }
             Change::LetterTaken { id, refused } => self.letters.push((*id, refused.clone())),
         }
+    }
+
+    /// Under a second one of its name, a job that is kept could be neither replayed nor forgotten.
+    fn check_name_is_free(&self, job: &Job) {
+        let kept = self.find(&job.name, job.submitted_at);
+        let is_hidden = job.number > self.last_number && matches!(kept, Some(Found::Finished(..)));
+        assert!(!is_hidden, "a job called {} is kept", job.name);
     }
 
     fn forget_records(&mut self, which: impl Fn(&OccurrenceRecord) -> bool) {
@@ -198,6 +206,16 @@ impl Disk {
         self.tally.entry(queue.clone()).or_default()
     }
 
+    /// Takes in what the shard says about a queue. Counts of nothing mean that it was removed.
+    pub(crate) fn count(&mut self, queue: QueueName, counts: Counts) {
+        if counts == Counts::default() {
+            let Counts { pending, running, dead, .. } = self.recount(&queue);
+            assert_eq!((pending, running, dead), (0, 0, 0), "{queue} was removed with jobs");
+            self.tally.remove(&queue);
+        }
+        self.counts.insert(queue, counts);
+    }
+
     /// The counts of a queue, by counting.
     pub(crate) fn recount(&self, queue: &QueueName) -> Counts {
         let mut counts = self.tally.get(queue).copied().unwrap_or_default();
@@ -214,7 +232,9 @@ impl Disk {
 
     pub(crate) fn check_counts(&self) {
         for (queue, counts) in &self.counts {
-            assert_eq!(*counts, self.recount(queue), "the counts of {queue}");
+            // How far a rate is used up is no count.
+            let plain = Counts { rate_used_until_us: 0, ..*counts };
+            assert_eq!(plain, self.recount(queue), "the counts of {queue}");
         }
         for live in self.live.values() {
             let counted = self.counts.contains_key(&live.job.name.queue);

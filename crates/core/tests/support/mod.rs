@@ -149,7 +149,7 @@ impl World {
         let ticks = self.effects[before..].iter().filter(of_ticks).count();
         assert!(ticks <= 2 * limits::TICKS_PER_CALL_MAX + 1, "{ticks} ticks in one call");
         for (queue, counts) in self.shard.take_counts() {
-            self.disk.counts.insert(queue, counts);
+            self.disk.count(queue, counts);
         }
         self.disk.next_number = self.shard.next_number();
         self.disk.check_counts();

@@ -441,6 +441,12 @@ impl Client {
         queue(self.inner.mailbox.ask(Request::PutQueue { name, settings }).await?)
     }
 
+    /// Forgets a queue that holds no job, neither live nor dead: its settings and its counts.
+    /// Finished jobs of it stay for their time, and the next job makes it anew.
+    pub async fn remove_queue(&self, name: QueueName) -> Result<(), Error> {
+        done(self.inner.mailbox.ask(Request::RemoveQueue(name)).await?)
+    }
+
     /// Shows a queue.
     pub async fn queue(&self, name: QueueName) -> Result<QueueView, Error> {
         queue(self.inner.mailbox.ask(Request::ShowQueue(name)).await?)

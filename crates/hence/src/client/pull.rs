@@ -38,7 +38,7 @@ impl LeaseRequest {
             return Err(Rejection::invalid("queues", "must name at least one queue"));
         }
         if queues > limits::LEASE_QUEUES_MAX {
-            return Err(Rejection::too_long("queues", queues, limits::LEASE_QUEUES_MAX));
+            return Err(Rejection::too_many_in("queues", queues, limits::LEASE_QUEUES_MAX));
         }
         if self.max == 0 || self.max > limits::LEASE_BATCH_MAX {
             return Err(Rejection::out_of_range("max", 1, limits::LEASE_BATCH_MAX));

@@ -71,6 +71,25 @@ async fn p5_what_a_handler_says_decides() {
 }
 
 #[tokio::test]
+async fn what_a_handler_puts_off_comes_back_uncounted() {
+    let builder = in_memory()
+        .handler("shy", |(): (), delivery| async move {
+            let early = delivery.due_at == delivery.job.scheduled_for;
+            if early { Err(Failure::put_off("not now", MINUTE)) } else { Ok(()) }
+        })
+        .unwrap();
+    let hence = TestHence::start(builder).await.unwrap();
+    let client = hence.client();
+    let job = add_one(&client, "shy").await;
+    hence.advance(Millis::from_secs(59)).await.unwrap();
+    assert_eq!(client.show(job.clone()).await.unwrap().state, JobState::Scheduled);
+    hence.advance(Millis::from_secs(2)).await.unwrap();
+    let view = client.show(job.clone()).await.unwrap();
+    assert_eq!((view.state, view.progress.attempts), (JobState::Succeeded, 1));
+    assert_eq!(ends(&client, &job).await.len(), 2, "both are told of");
+}
+
+#[tokio::test]
 async fn values_go_in_and_out_as_json() {
     let builder = in_memory()
         .handler("sum", |sum: Sum, _| async move { Ok(sum.left + sum.right) })

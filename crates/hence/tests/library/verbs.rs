@@ -273,7 +273,7 @@ async fn p12_bad_input_names_its_field_and_changes_nothing() {
     }
     let batch = client.ack_many(vec![(lease_token(&client).await, None); 65_536]).await;
     let error = batch.unwrap_err().to_string();
-    assert!(error.starts_with("batch is 65536 long"), "{error}");
+    assert!(error.starts_with("batch has 65536 entries"), "{error}");
 }
 
 async fn lease_token(client: &Client) -> hence::core::id::Token {

@@ -107,9 +107,9 @@ keys! {
     handlers "HENCE_HANDLERS" "1024" false
         "In-process handlers under way at once.";
     window_jobs "HENCE_WINDOW_JOBS" "100000" false
-        "Jobs of a queue kept in memory; the rest waits in the store.";
+        "Jobs kept in memory, shared by the queues, 1,000 each at least; the rest is in the store.";
     window_bytes "HENCE_WINDOW_BYTES" "64MiB" false
-        "Payload bytes of a queue kept in memory.";
+        "Payload bytes kept in memory, shared by the queues.";
     unregistered_delay "HENCE_UNREGISTERED_DELAY" "5s" false
         "How long a job whose handler is not registered waits before it is tried again.";
     dead_retention "HENCE_DEAD_RETENTION" "30d" false

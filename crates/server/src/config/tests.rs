@@ -88,6 +88,37 @@ fn mistakes_are_named_where_they_were_made() {
     }
 }
 
+/// `--log warning` was once taken for the name of a module, and nothing was logged.
+#[test]
+fn a_word_that_is_no_level_does_not_silence_the_log() {
+    let rows = [
+        ("info", None),
+        ("WARN", None),
+        ("warn,hence::job=info", None),
+        ("warn,hence=debug", None),
+        ("hence::job", None),
+        ("off", None),
+        ("2", None),
+        ("info,[request{queue}]=debug", None),
+        (
+            "warning",
+            Some("--log holds `warning`, which is no level: one of off, error, warn, info"),
+        ),
+        ("warning", Some("did you mean `warn`?")),
+        ("inf", Some("did you mean `info`?")),
+        ("hence::job=info,eror", Some("did you mean `error`?")),
+        ("banana", Some("or MODULE=LEVEL")),
+        ("hence=warning", Some("is not a log filter")),
+    ];
+    for (text, expected) in rows {
+        match (load(&[("log", text)], &[], ""), expected) {
+            (Ok(config), None) => assert_eq!(config.log, text),
+            (Err(error), Some(expected)) => assert!(error.contains(expected), "{text}: {error}"),
+            (loaded, _) => panic!("{text}: {loaded:?}"),
+        }
+    }
+}
+
 #[test]
 fn the_store_is_chosen_by_url_or_directory() {
     let rows = [
@@ -108,12 +139,13 @@ fn the_token_is_the_one_that_was_said_nearest() {
     let file = path.to_str().unwrap();
     let (direct, of_file) = ("the-direct-token-here", "the-token-of-the-file");
     let said = format!("token = '{direct}'\n");
-    let rows: [(&[_], &[_], &str, &str); 6] = [
+    let rows: [(&[_], &[_], &str, &str); 7] = [
         (&[("token_file", file)], &[("HENCE_TOKEN", direct)], "", of_file),
         (&[("token", direct)], &[("HENCE_TOKEN_FILE", file)], "", direct),
         (&[], &[("HENCE_TOKEN_FILE", file)], &said, of_file),
         (&[], &[("HENCE_TOKEN_FILE", file), ("HENCE_TOKEN", direct)], "", direct),
-        (&[("token_file", "")], &[("HENCE_TOKEN", direct)], "", direct),
+        (&[("token_file", file)], &[("HENCE_TOKEN", "")], "", of_file),
+        (&[("token", direct)], &[("HENCE_TOKEN", ""), ("HENCE_TOKEN_FILE", "")], "", direct),
         (&[("token_file", file)], &[], &said, of_file),
     ];
     for (flags, env, text, expected) in rows {
@@ -123,6 +155,27 @@ fn the_token_is_the_one_that_was_said_nearest() {
     }
     let refused = load(&[("token", direct), ("token_file", file)], &[], "").unwrap_err();
     assert!(refused.contains("--token-file cannot be used with --token"), "{refused}");
+}
+
+/// An empty variable, as a template without its value leaves one, once opened a server whose file
+/// had a token.
+#[test]
+fn an_empty_token_does_not_switch_off_the_one_it_hides() {
+    const FILE: &str = "token = 'correct-horse-battery-staple'\n";
+    let rows: [(Pairs, Pairs, &str, &str); 8] = [
+        (&[("token", "")], &[], FILE, "--token is empty; give a token"),
+        (&[("token", "")], &[], "", "--token is empty; give a token"),
+        (&[], &[("HENCE_TOKEN", "")], FILE, "HENCE_TOKEN is empty; give a token"),
+        (&[], &[], "token = ''", "`token` in the configuration file is empty"),
+        (&[("token_file", "")], &[], FILE, "--token-file is empty; name a file"),
+        (&[], &[("HENCE_TOKEN_FILE", "")], FILE, "HENCE_TOKEN_FILE is empty; name a file"),
+        (&[], &[], "token_file = ''", "`token_file` in the configuration file is empty"),
+        (&[], &[("HENCE_TOKEN", ""), ("HENCE_TOKEN_FILE", "/x")], "", "HENCE_TOKEN is empty"),
+    ];
+    for (flags, env, file, expected) in rows {
+        let error = load(flags, env, file).unwrap_err();
+        assert!(error.contains(expected), "`{error}` should hold `{expected}`");
+    }
 }
 
 #[test]

@@ -15,6 +15,7 @@ use super::print::Effective;
 use super::{Config, ConfigError, KEYS, Key, Layer, Source};
 use crate::http::when;
 use crate::limits;
+use crate::nearest::nearest;
 
 /// A text that is never shown.
 #[derive(Clone, PartialEq, Eq)]
@@ -53,11 +54,12 @@ impl Said<'_> {
         said.unwrap_or((key.default, Source::Default))
     }
 
-    /// Where something was said about a key, if it was.
+    /// Where something was said about a key, if it was. An empty text was said too: whoever set
+    /// it meant something, and what it hides must not vanish in silence.
     fn source(&self, name: &str) -> Option<Source> {
         let key = KEYS.iter().find(|key| key.name == name)?;
-        let (text, source) = self.text(key);
-        (!text.is_empty()).then_some(source)
+        let (_, source) = self.text(key);
+        (source != Source::Default).then_some(source)
     }
 
     /// Reads the value of a key; `read` says what is wrong with it.
@@ -177,14 +179,15 @@ fn token(said: &Said<'_>) -> Result<Option<Secret>, ConfigError> {
         Some(file) if direct.is_none_or(|direct| file < direct) => {
             said.value("token_file", |path| token_in(path).map(Some))
         }
-        _ => said.value("token", |text| match text {
-            "" => Ok(None),
-            text => checked_token(text).map(Some),
-        }),
+        _ if direct.is_none() => Ok(None),
+        _ => said.value("token", |text| checked_token(text).map(Some)),
     }
 }
 
 fn token_in(path: &str) -> Result<Secret, String> {
+    if path.is_empty() {
+        return Err("is empty; name a file, or leave it out".to_owned());
+    }
     let text = std::fs::read_to_string(path)
         .map_err(|error| format!("names `{path}`, which cannot be read: {error}"))?;
     let token = checked_token(text.trim());
@@ -192,6 +195,10 @@ fn token_in(path: &str) -> Result<Secret, String> {
 }
 
 fn checked_token(text: &str) -> Result<Secret, String> {
+    // Never read as none: an empty variable would open a server whose file has a token.
+    if text.is_empty() {
+        return Err("is empty; give a token, or leave it out".to_owned());
+    }
     if text.len() < limits::TOKEN_BYTES_MIN {
         let min = limits::TOKEN_BYTES_MIN;
         return Err(format!("must have at least {min} characters; try `openssl rand -hex 32`"));
@@ -202,11 +209,26 @@ fn checked_token(text: &str) -> Result<Secret, String> {
     Ok(Secret(text.to_owned()))
 }
 
+const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
+
 fn filter(text: &str) -> Result<String, String> {
+    text.split(',').map(str::trim).try_for_each(check_level)?;
     match tracing_subscriber::EnvFilter::builder().parse(text) {
         Ok(_) => Ok(text.to_owned()),
         Err(error) => Err(format!("is not a log filter: {error}")),
     }
+}
+
+/// Refuses a bare word that is no level: a filter takes it for the name of a module, and nothing
+/// would be logged but what that says.
+fn check_level(word: &str) -> Result<(), String> {
+    let is_bare = !word.is_empty() && word.bytes().all(|b| b.is_ascii_alphabetic() || b == b'-');
+    if !is_bare || LEVELS.iter().any(|level| level.eq_ignore_ascii_case(word)) {
+        return Ok(());
+    }
+    let meant = nearest(word, LEVELS).map(|level| format!("; did you mean `{level}`?"));
+    let (levels, meant) = (LEVELS.join(", "), meant.unwrap_or_default());
+    Err(format!("holds `{word}`, which is no level: one of {levels}, or MODULE=LEVEL{meant}"))
 }
 
 fn log_format(text: &str) -> Result<LogFormat, String> {

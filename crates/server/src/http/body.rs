@@ -77,6 +77,10 @@ pub(crate) fn parse_object<'a, T: Deserialize<'a>>(
     name: impl Display,
     text: &'a str,
 ) -> Result<T, Problem> {
+    if text.trim_ascii().is_empty() {
+        let detail = format!("the {name} is empty");
+        return Err(Problem::new(kinds::BAD_JSON, detail).fix("send a JSON object: at least {}"));
+    }
     // What serde derives for an object would read a list too, field by position.
     if text.trim_start().starts_with('{') {
         return parse_any(text);
@@ -161,9 +165,9 @@ pub(crate) fn too_large(max: usize) -> Problem {
     Problem::new(kinds::BODY_TOO_LARGE, format!("at most {max} bytes are allowed")).limit(max)
 }
 
-/// Bounds the nesting and refuses halves of surrogate pairs, without recursion. What remains wrong
-/// the parser finds.
-fn scan(text: &str) -> Result<(), Problem> {
+/// Bounds the nesting and refuses halves of surrogate pairs and numbers that no reader can hold,
+/// without recursion. What remains wrong the parser finds.
+pub(crate) fn scan(text: &str) -> Result<(), Problem> {
     let bytes = text.as_bytes();
     let (mut depth, mut i) = (0_usize, 0);
     while let Some(byte) = bytes.get(i) {
@@ -178,10 +182,26 @@ fn scan(text: &str) -> Result<(), Problem> {
                 }
             }
             b'}' | b']' => depth = depth.saturating_sub(1),
+            b'-' | b'0'..=b'9' => i = end_of_number(text, i - 1)?,
             _ => {}
         }
     }
     Ok(())
+}
+
+/// The place after the number that begins at `i`.
+fn end_of_number(text: &str, i: usize) -> Result<usize, Problem> {
+    let is_part = |byte: &u8| matches!(byte, b'0'..=b'9' | b'+' | b'-' | b'.' | b'e' | b'E');
+    let length = text.as_bytes()[i..].iter().take_while(|byte| is_part(byte)).count();
+    let number = &text[i..i + length];
+    // Short and without an exponent, as most are, it is within range.
+    let is_large = number.contains(['e', 'E']) && number.parse().is_ok_and(f64::is_infinite);
+    if length > limits::JSON_NUMBER_BYTES_MAX || is_large {
+        let detail = format!("a number that is out of range at byte {i}");
+        let fix = "send numbers that a 64-bit float can hold; larger ones as texts";
+        return Err(Problem::new(kinds::BAD_JSON, detail).fix(fix));
+    }
+    Ok(i + length)
 }
 
 /// The place after the closing quote of the string whose content begins at `i`.
@@ -242,6 +262,9 @@ mod tests {
             (br#""[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[""#.to_vec(), None),
             (b"NaN".to_vec(), Some("bad-json")),
             (b"[1e999]".to_vec(), Some("bad-json")),
+            (b"[-1.5E-9, 1e300]".to_vec(), None),
+            ("9".repeat(limits::JSON_NUMBER_BYTES_MAX).into_bytes(), None),
+            ("9".repeat(limits::JSON_NUMBER_BYTES_MAX + 1).into_bytes(), Some("bad-json")),
             (br#""\ud83d\ude00""#.to_vec(), None),
             (br#""\ud83d""#.to_vec(), Some("bad-json")),
             (br#""\ude00""#.to_vec(), Some("bad-json")),

@@ -126,6 +126,11 @@ impl Problem {
         self
     }
 
+    /// Whether it is of this kind, and about one of these fields.
+    pub(crate) fn is_about(&self, kind: Kind, fields: &[&str]) -> bool {
+        self.0.kind == kind && self.0.field.as_deref().is_some_and(|field| fields.contains(&field))
+    }
+
     /// With a better advice than the kind's.
     pub(crate) fn fix(mut self, fix: impl Into<String>) -> Self {
         self.0.fix = Some(fix.into());
@@ -228,6 +233,9 @@ pub(crate) fn advice(field: &str, problem: &str) -> Option<String> {
     if let Some((_, helps)) = problem.rsplit_once("; ") {
         return Some(helps.to_owned());
     }
+    if let Some((_, missing)) = problem.rsplit_once(", but there is no ") {
+        return Some(format!("add `{missing}`, or leave `{field}` out"));
+    }
     let what = problem.strip_prefix("must ")?;
     Some(format!("correct `{field}`: it must {what}"))
 }
@@ -241,15 +249,18 @@ impl From<Rejection> for Problem {
                 let document = Problem::new(kinds::INVALID, detail).field(field);
                 fix.into_iter().fold(document, Problem::fix)
             }
-            Rejection::TooLarge { field, max, .. } => {
-                let fix = format!("shorten `{field}`: at most {max} is allowed");
+            Rejection::TooLarge { field, max, unit, .. } => {
+                let fix = format!("shorten `{field}`: at most {max} {unit} are allowed");
                 Problem::new(kinds::TOO_LARGE, detail).field(field).limit(max).fix(fix)
             }
             Rejection::ExpiresBeforeDue { .. } => {
-                Problem::new(kinds::INVALID, detail).field("expires_at")
+                let fix = "let it expire after it is due, or be due earlier";
+                Problem::new(kinds::INVALID, detail).field("expires_at").fix(fix)
             }
             Rejection::NoSuchJob => Problem::new(kinds::NO_SUCH_JOB, detail),
             Rejection::NoSuchSchedule => Problem::new(kinds::NO_SUCH_SCHEDULE, detail),
+            Rejection::NoSuchQueue => Problem::new(kinds::NO_SUCH_QUEUE, detail),
+            Rejection::QueueInUse { .. } => Problem::new(kinds::QUEUE_IN_USE, detail),
             Rejection::JobExists => Problem::new(kinds::JOB_EXISTS, detail).field("id"),
             Rejection::IdempotencyMismatch => {
                 Problem::new(kinds::IDEMPOTENCY_MISMATCH, detail).field("Idempotency-Key")
@@ -336,12 +347,14 @@ mod tests {
             (Rejection::too_long("id", 2, 1), 413),
             (Rejection::NoSuchJob, 404),
             (Rejection::NoSuchSchedule, 404),
+            (Rejection::NoSuchQueue, 404),
             (Rejection::JobExists, 409),
             (Rejection::IdempotencyMismatch, 409),
             (Rejection::WrongState { state: "dead", hint: "replay it" }, 409),
             (Rejection::StaleToken, 409),
             (Rejection::QueuePaused { queue: text("q") }, 503),
             (Rejection::QueueFull { queue: text("q"), max: 1 }, 429),
+            (Rejection::QueueInUse { queue: text("q"), pending: 1, running: 0, dead: 0 }, 409),
             (Rejection::TooMany { what: "queues", max: 1 }, 429),
             (Rejection::StoreFull, 507),
             (Rejection::Draining, 503),
@@ -361,6 +374,7 @@ mod tests {
         let rows = [
             ("must be between 1 and 9", Some("correct `f`: it must be between 1 and 9")),
             ("is no token; use the right one", Some("use the right one")),
+            ("says what x is, but there is no x", Some("add `x`, or leave `f` out")),
             ("is wrong", None),
         ];
         for (problem, fix) in rows {

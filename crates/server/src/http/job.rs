@@ -60,12 +60,22 @@ async fn waiting_for(app: &App, view: &JobView) -> Result<Option<WaitingFor>, Pr
 pub(crate) async fn change(State(app): State<App>, request: Request) -> Result<Response, Problem> {
     let name = params::job_name(request.uri())?;
     let bytes = body::read(request, limits::BODY_BYTES_MAX).await?;
-    let edit = body::parse::<EditIn<'_>>(body::text(&bytes)?)?;
+    let edit = body::parse::<EditIn<'_>>(body::text(&bytes)?).map_err(name_stays)?;
     let (edit, understood) = edit.into_edit(&app.reading())?;
     let view = app.client.edit(name, edit).await?;
     let mut answer = JobOut::whole(&view);
     answer.understood = understood.as_ref().map(Into::into);
     Ok(app::json(StatusCode::OK, &answer))
+}
+
+/// What names a job is no field of a change, whatever it looks like a misspelling of.
+fn name_stays(problem: Problem) -> Problem {
+    if problem.is_about(kinds::UNKNOWN_FIELD, &["id", "queue", "key"]) {
+        let fix = "a job's name cannot be changed: submit it under the other name, and cancel this \
+                   one";
+        return problem.fix(fix);
+    }
+    problem
 }
 
 /// Cancels a job, or forgets a finished one.

@@ -59,7 +59,8 @@ pub(crate) struct JobsOut<'a> {
             description = "Due (or finished) at or after this instant; it may be past: \
                 `1 hour ago`"),
         ("until" = Option<String>, Query, description = "Due (or finished) before this instant"),
-        ("limit" = Option<u32>, Query, description = "Rows at most, 1 to 1000; 100 when not given"),
+        ("limit" = Option<u32>, Query, minimum = 1, maximum = 1000,
+            description = "Rows at most, 1 to 1000; 100 when not given"),
         ("cursor" = Option<String>, Query, description = "The `next` of the page before"),
         ("payload" = Option<bool>, Query,
             description = "Whether to show payloads that are not large"),
@@ -73,7 +74,7 @@ pub(crate) async fn list(State(app): State<App>, request: Request) -> Result<Res
     let filter = Filter {
         queue: params.one("queue")?.map(QueueName::new).transpose()?,
         key: params.one("key")?.map(Key::new).transpose()?,
-        states: params.all("state").map(|name| state("state", name)).collect::<Result<_, _>>()?,
+        states: states(&params)?,
         schedule: params.one("schedule")?.map(ScheduleId::new).transpose()?,
         from: params.bound("from", &app.reading())?,
         until: params.bound("until", &app.reading())?,
@@ -85,6 +86,16 @@ pub(crate) async fn list(State(app): State<App>, request: Request) -> Result<Res
     let next = page.next.as_ref().map(cursor::encode);
     let answer = JobsOut { jobs: page.jobs.iter().map(show).collect(), next };
     Ok(app::json(StatusCode::OK, &answer))
+}
+
+/// The states asked for: none are all that are live.
+fn states(params: &Params) -> Result<Vec<JobState>, Rejection> {
+    let names: Vec<&str> = params.all("state").collect();
+    if names.is_empty() && params.has("state") {
+        let problem = "must name at least one state; leave it out for all that are live";
+        return Err(Rejection::invalid("state", problem));
+    }
+    names.into_iter().map(|name| state("state", name)).collect()
 }
 
 fn state(field: &'static str, text: &str) -> Result<JobState, Rejection> {
@@ -181,6 +192,12 @@ pub(crate) async fn bulk(State(app): State<App>, request: Request) -> Result<Res
 impl FilterIn {
     fn into_filter(self, action: ActionIn, reading: &Reading<'_>) -> Result<Filter, Problem> {
         let states = match self.states {
+            // Of a list that somebody computed, empty means none; read as all, it would be a
+            // disaster.
+            Some(names) if names.is_empty() => {
+                let problem = "must name at least one state; leave it out for all that fit";
+                return Err(Rejection::invalid("filter.states", problem).into());
+            }
             Some(names) => {
                 names.iter().map(|name| state("filter.states", name)).collect::<Result<_, _>>()?
             }

@@ -42,6 +42,8 @@ kinds! {
             for their retention only";
     NO_SUCH_SCHEDULE NOT_FOUND "no-such-schedule" "there is no such schedule",
         "check the id; GET /v1/schedules lists them";
+    NO_SUCH_QUEUE NOT_FOUND "no-such-queue" "there is no such queue",
+        "check the name; GET /v1/queues lists those that have settings or ever had a job";
     NO_RESULT NOT_FOUND "no-result" "the job has no result",
         "submit it with keep_result, and look after it succeeded and before its retention ends";
     METHOD_NOT_ALLOWED METHOD_NOT_ALLOWED "method-not-allowed" "the path does not take this method",
@@ -53,6 +55,8 @@ kinds! {
         "use a new Idempotency-Key for a new request, and repeat a request byte by byte";
     WRONG_STATE CONFLICT "wrong-state" "the job's state does not allow this",
         "look at the job and choose what its state allows";
+    QUEUE_IN_USE CONFLICT "queue-in-use" "the queue holds jobs",
+        "cancel, finish or forget its jobs first: POST /v1/jobs/bulk does so for all of them";
     STALE_TOKEN CONFLICT "stale-token" "the lease of this token has ended",
         "drop the work: the job was finished, cancelled, or handed out again; extend leases in \
             time";

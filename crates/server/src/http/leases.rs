@@ -85,7 +85,7 @@ fn leased(jobs: &[Delivery], acks: Option<AckedOut>) -> Response {
 /// Shows who holds what, since when, until when.
 #[utoipa::path(
     get, path = "/v1/leases", tag = "leases", operation_id = "leases",
-    params(("limit" = Option<u32>, Query,
+    params(("limit" = Option<u32>, Query, minimum = 1, maximum = 1000,
         description = "Rows at most, 1 to 1000; 100 when not given")),
     responses((status = 200, description = "The jobs under way", body = HeldLeasesOut<'_>))
 )]

@@ -28,7 +28,8 @@ use crate::limits;
         ("to" = Option<String>, Query, description = "Only ticks up to and with this instant"),
         ("order" = Option<String>, Query, description = "`newest` first, or `oldest`"),
         ("fate" = Option<String>, Query, description = "Only these: `late,skipped`"),
-        ("limit" = Option<u32>, Query, description = "Rows at most, 1 to 1000; 100 when not given"),
+        ("limit" = Option<u32>, Query, minimum = 1, maximum = 1000,
+            description = "Rows at most, 1 to 1000; 100 when not given"),
         ("cursor" = Option<String>, Query, description = "The `next` of the page before"),
     ),
     responses((status = 200, description = "A page of the ledger", body = OccurrencesOut))
@@ -109,7 +110,8 @@ async fn read(
     get, path = "/v1/forecast", tag = "schedules", operation_id = "forecast",
     params(
         ("schedule" = Option<String>, Query, description = "Of this schedule only"),
-        ("minutes" = Option<u32>, Query, description = "1 to 10080; a day when not given"),
+        ("minutes" = Option<u32>, Query, minimum = 1, maximum = 10080,
+            description = "1 to 10080; a day when not given"),
     ),
     responses((status = 200, description = "The forecast", body = ForecastOut))
 )]

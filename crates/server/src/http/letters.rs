@@ -113,7 +113,7 @@ mod tests {
     #[test]
     fn a_letter_that_makes_no_sense_is_told_what_is_wrong() {
         let rows = [
-            ("", "EOF while parsing"),
+            ("", "the body is empty; send a JSON object"),
             ("{}", "body is none of the choices"),
             (r#"{"ad": {}}"#, "body must be one of add, done, not `ad`; did you mean `add`?"),
             (r#"{"add": {"quue": "x"}}"#, "there is no field `quue` here; did you mean `queue`?"),

@@ -2,12 +2,27 @@
 //! are those of Rust: here they become a field and words of the API. The words are pinned by the
 //! tests.
 
+use hence_core::limits::{ATTEMPTS_MAX, LEASE_BATCH_MAX};
+use hence_core::when::limits::PREVIEW_LINES_MAX;
+
 use super::errors::{self, Problem};
 use super::kinds;
 use crate::nearest::nearest;
 
 /// Letters of a name that a refusal repeats: whoever sends a long one knows it.
 const NAME_CHARS_MAX: usize = 100;
+
+/// Whole numbers with narrower bounds than their types have: the last part of the path, the least
+/// and the greatest. What is within the type is refused by the core, which knows them too.
+const RANGES: [(&str, u64, u64); 7] = [
+    ("max_attempts", 1, ATTEMPTS_MAX as u64),
+    ("jitter_percent", 0, 100),
+    ("concurrency", 1, u32::MAX as u64),
+    ("rate.count", 1, u32::MAX as u64),
+    ("count", 1, u64::MAX),
+    ("max", 1, LEASE_BATCH_MAX as u64),
+    ("ticks", 1, PREVIEW_LINES_MAX as u64),
+];
 
 /// What is wrong at this path of a body, from what serde said.
 pub(crate) fn problem(message: &str, path: &str) -> Problem {
@@ -38,7 +53,7 @@ pub(crate) fn problem(message: &str, path: &str) -> Problem {
         let fix = format!("see /docs for the choices of `{field}`");
         return Problem::new(kinds::INVALID, detail).field(field.to_owned()).fix(fix);
     }
-    match wrong_type(message) {
+    match wrong_type(message, path) {
         Some((found, wanted)) => errors::must(field, &format!("be {wanted}"), found),
         None => {
             let problem = Problem::new(kinds::INVALID, message.to_owned()).field(field.to_owned());
@@ -103,9 +118,9 @@ fn clipped(name: &str) -> String {
 }
 
 /// What was found, and what was wanted.
-fn wrong_type(message: &str) -> Option<(Option<&'static str>, String)> {
+fn wrong_type(message: &str, path: &str) -> Option<(Option<&'static str>, String)> {
     if let Some(wanted) = message.strip_prefix("expected ") {
-        return Some((None, in_words(wanted)));
+        return Some((None, in_words(wanted, path)));
     }
     let (found, wanted) = message.rsplit_once(", expected ")?;
     let found = found.strip_prefix("invalid ")?;
@@ -119,12 +134,24 @@ fn wrong_type(message: &str) -> Option<(Option<&'static str>, String)> {
         ("type: map", "an object"),
     ];
     let kind = kinds.iter().find(|(start, _)| found.starts_with(start)).map(|(_, words)| *words);
-    Some((kind, in_words(wanted)))
+    Some((kind.filter(|_| !is_large(found)), in_words(wanted, path)))
 }
 
-/// What serde wants, as the API says it.
-fn in_words(wanted: &str) -> String {
-    let whole = |max: u64| format!("a whole number from 0 to {max}");
+/// Whether it is a number that has no fraction, and is too large for a whole one: serde calls both
+/// floating point.
+fn is_large(found: &str) -> bool {
+    let number = found.split('`').nth(1).and_then(|number| number.parse::<f64>().ok());
+    found.starts_with("type: floating point") && number.is_some_and(|n| n.abs() >= 2e15)
+}
+
+/// What serde wants at this path, as the API says it.
+fn in_words(wanted: &str, path: &str) -> String {
+    let is_named = |name: &str| path == name || path.ends_with(&format!(".{name}"));
+    let range = RANGES.iter().find(|(name, _, _)| is_named(name));
+    let whole = |max: u64| {
+        let (low, high) = range.map_or((0, max), |(_, low, high)| (*low, *high));
+        format!("a whole number from {low} to {high}")
+    };
     match wanted {
         "u8" => whole(u8::MAX.into()),
         "u32" => whole(u32::MAX.into()),

@@ -56,7 +56,7 @@ fn routes() -> OpenApiRouter<App> {
         .routes(routes!(leases::nack))
         .routes(routes!(leases::extend))
         .routes(routes!(queues::list))
-        .routes(routes!(queues::show, queues::put, queues::change))
+        .routes(routes!(queues::show, queues::put, queues::change, queues::remove))
         .routes(routes!(queues::pause))
         .routes(routes!(queues::resume))
         .routes(routes!(schedules::list))

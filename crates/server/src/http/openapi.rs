@@ -2,14 +2,19 @@
 
 use std::collections::BTreeMap;
 
-use http::Method;
+use http::{Method, StatusCode};
 use utoipa::OpenApi;
 use utoipa::openapi::path::Operation;
+use utoipa::openapi::schema::{Schema, SchemaType, Type};
 use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityScheme};
-use utoipa::openapi::{ContentBuilder, Ref, RefOr, Response, ResponseBuilder, SecurityRequirement};
+use utoipa::openapi::{
+    Content, ContentBuilder, Ref, RefOr, Response, ResponseBuilder, SecurityRequirement,
+};
 
 use super::errors::ProblemOut;
+use super::kinds::{self, Kind};
 use super::refusals;
+use crate::guard;
 
 #[derive(OpenApi)]
 #[openapi(
@@ -48,6 +53,10 @@ pub(crate) fn document() -> utoipa::openapi::OpenApi {
     components.responses.insert(REFUSAL.to_owned(), RefOr::T(refusal()));
     for (path, item) in &mut document.paths.paths {
         if !path.starts_with("/v1/") {
+            if let Some(operation) = item.get.as_mut().filter(|_| !guard::is_open(path)) {
+                let kind = kinds::UNAUTHORIZED;
+                insert_refusal(operation, kind.status, &[kind]);
+            }
             continue;
         }
         let operations = [
@@ -59,6 +68,7 @@ pub(crate) fn document() -> utoipa::openapi::OpenApi {
         ];
         for (method, operation) in operations {
             if let Some(operation) = operation {
+                drop_null_body(operation);
                 add_refusals(&method, operation);
             }
         }
@@ -78,6 +88,24 @@ fn refusal() -> Response {
         .build()
 }
 
+/// A body that may be left out is described as one that may be `null`, which none may be.
+fn drop_null_body(operation: &mut Operation) {
+    let null = SchemaType::Type(Type::Null);
+    let is_null = |schema: &RefOr<Schema>| match schema {
+        RefOr::T(Schema::Object(object)) => object.schema_type == null,
+        _ => false,
+    };
+    let Some(RefOr::T(body)) = &mut operation.request_body else { return };
+    for content in body.content.values_mut() {
+        let RefOr::T(Content { schema: Some(schema), .. }) = content else { continue };
+        let RefOr::T(Schema::OneOf(choices)) = schema else { continue };
+        choices.items.retain(|choice| !is_null(choice));
+        if let [only] = choices.items.as_slice() {
+            *schema = only.clone();
+        }
+    }
+}
+
 /// Lists what an operation can be refused with, under the status of each.
 fn add_refusals(method: &Method, operation: &mut Operation) {
     let name = operation.operation_id.clone().unwrap_or_default();
@@ -87,18 +115,22 @@ fn add_refusals(method: &Method, operation: &mut Operation) {
         // A body is read wherever one may be expected, if only to say that none is.
         has_body: method == Method::POST || operation.request_body.is_some(),
     };
-    let mut by_status: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    let mut by_status: BTreeMap<StatusCode, Vec<Kind>> = BTreeMap::new();
     for kind in refusals::of(&asked) {
-        let words = format!("`{}`: {}", kind.name, kind.title);
-        by_status.entry(kind.status.as_str().to_owned()).or_default().push(words);
+        by_status.entry(kind.status).or_default().push(kind);
+    }
+    for (status, kinds) in by_status {
+        insert_refusal(operation, status, &kinds);
     }
     let responses = &mut operation.responses.responses;
-    for (status, kinds) in by_status {
-        let mut refusal = Ref::from_response_name(REFUSAL);
-        refusal.description = kinds.join("; ");
-        responses.insert(status, RefOr::Ref(refusal));
-    }
     responses.insert("default".to_owned(), RefOr::Ref(Ref::from_response_name(REFUSAL)));
+}
+
+fn insert_refusal(operation: &mut Operation, status: StatusCode, kinds: &[Kind]) {
+    let words = kinds.iter().map(|kind| format!("`{}`: {}", kind.name, kind.title));
+    let mut refusal = Ref::from_response_name(REFUSAL);
+    refusal.description = words.collect::<Vec<_>>().join("; ");
+    operation.responses.responses.insert(status.as_str().to_owned(), RefOr::Ref(refusal));
 }
 
 /// The document as text, as it is kept in `docs/reference/openapi.json`.
@@ -111,6 +143,8 @@ pub(crate) fn text() -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use hence_core::limits as core;
+    use hence_core::when::limits::PREVIEW_LINES_MAX;
 
     #[test]
     fn the_kept_document_is_what_the_code_says() {
@@ -163,6 +197,71 @@ mod tests {
         }
         assert_eq!(schemas["Bytes"]["format"], "binary");
         assert!(schemas["NewJob"]["properties"]["time"].is_object());
+    }
+
+    #[test]
+    fn no_body_is_described_as_null() {
+        let document = serde_json::to_value(document()).unwrap();
+        let rows = [
+            ("/v1/leases/{token}/ack", "Ack"),
+            ("/v1/leases/{token}/nack", "Nack"),
+            ("/v1/queues/{name}/pause", "Doors"),
+            ("/v1/queues/{name}/resume", "Doors"),
+            ("/v1/schedules/{id}/pause", "NewPause"),
+        ];
+        for (path, name) in rows {
+            let body = &document["paths"][path]["post"]["requestBody"];
+            let schema = &body["content"]["application/json"]["schema"];
+            assert_eq!(schema["$ref"], format!("#/components/schemas/{name}"), "{path}");
+            assert_ne!(body["required"], true, "{path} can be asked without a body");
+        }
+        let submit = &document["paths"]["/v1/jobs"]["post"]["requestBody"];
+        assert_eq!(submit["required"], true);
+    }
+
+    #[test]
+    fn numbers_have_the_limits_that_they_are_refused_by() {
+        let document = serde_json::to_value(document()).unwrap();
+        let schemas = &document["components"]["schemas"];
+        let rows = [
+            ("NewRetry", "max_attempts", 1, Some(u64::from(core::ATTEMPTS_MAX))),
+            ("NewRetry", "jitter_percent", 0, Some(100)),
+            ("NewRetry", "factor", 1, Some(100)),
+            ("QueueSettings", "concurrency", 1, None),
+            ("QueueChange", "concurrency", 1, None),
+            ("NewRate", "count", 1, None),
+            ("LeaseRequest", "max", 1, Some(u64::from(core::LEASE_BATCH_MAX))),
+            ("NewSchedule", "count", 1, None),
+            ("NewPreview", "ticks", 1, Some(PREVIEW_LINES_MAX as u64)),
+        ];
+        for (schema, field, low, high) in rows {
+            let field = &schemas[schema]["properties"][field];
+            assert_eq!(field["minimum"].as_f64(), Some(f64::from(low)), "{schema}: {field}");
+            assert_eq!(field["maximum"].as_f64(), high.map(|n| n as f64), "{schema}: {field}");
+        }
+        let paths = document["paths"].as_object().unwrap().values();
+        let limits = paths
+            .filter_map(|item| item["get"]["parameters"].as_array())
+            .flatten()
+            .filter(|parameter| parameter["name"] == "limit");
+        for parameter in limits {
+            let schema = &parameter["schema"];
+            assert_eq!(
+                (&schema["minimum"], &schema["maximum"]),
+                (&1.into(), &core::PAGE_MAX.into())
+            );
+        }
+    }
+
+    #[test]
+    fn what_needs_a_token_says_so() {
+        let document = serde_json::to_value(document()).unwrap();
+        for (path, item) in document["paths"].as_object().unwrap() {
+            for (method, operation) in item.as_object().unwrap() {
+                let said = operation["responses"].get("401").is_some();
+                assert_eq!(said, !guard::is_open(path), "{method} {path}");
+            }
+        }
     }
 
     #[test]

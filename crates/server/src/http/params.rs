@@ -1,6 +1,8 @@
 //! What stands in the URL: segments of the path and parameters of the query. Unknown parameters are
 //! refused: a filter that is silently ignored cancels the wrong jobs.
 
+use std::borrow::Cow;
+
 use hence_core::error::Rejection;
 use hence_core::id::{JobId, JobName, Key, QueueName};
 use hence_core::time::{Millis, Timestamp};
@@ -52,6 +54,11 @@ impl Params {
         values.flat_map(|(_, value)| value.split(',')).map(str::trim).filter(|v| !v.is_empty())
     }
 
+    /// Whether a parameter is there, with a value or without.
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.0.iter().any(|(other, _)| other == name)
+    }
+
     /// A switch: `true`, `false`, or just its name.
     pub(crate) fn flag(&self, name: &'static str) -> Result<bool, Problem> {
         match self.one(name)? {
@@ -67,7 +74,8 @@ impl Params {
         name: &'static str,
         reading: &Reading<'_>,
     ) -> Result<Option<Timestamp>, Problem> {
-        self.one(name)?.map(|text| when::bound(name, text, reading)).transpose()
+        let text = self.one(name)?.map(with_plus);
+        text.map(|text| when::bound(name, &text, reading)).transpose()
     }
 
     /// A span.
@@ -136,6 +144,18 @@ pub(crate) fn segment(uri: &Uri, index: usize) -> Result<String, Problem> {
     decode(uri.path().split('/').nth(index).unwrap_or_default())
 }
 
+/// In a query a `+` means a space, and few who paste an instant think of that. One of RFC 3339 has
+/// no space in it: the one before digits was the sign of its offset.
+fn with_plus(text: &str) -> Cow<'_, str> {
+    let is_standard = matches!(text.as_bytes(), [_, _, _, _, b'-', _, _, _, _, _, b'T' | b't', ..]);
+    match text.split_once(' ') {
+        Some((time, offset)) if is_standard && offset.starts_with(|c: char| c.is_ascii_digit()) => {
+            format!("{time}+{offset}").into()
+        }
+        _ => text.into(),
+    }
+}
+
 fn unknown(name: &str, known: &[&str]) -> Problem {
     let detail = format!("there is no parameter `{}` here", name.escape_default());
     let problem = Problem::new(kinds::UNKNOWN_FIELD, detail).field(name.to_owned());
@@ -156,10 +176,11 @@ fn decode(text: &str) -> Result<String, Problem> {
     let mut rest = text.as_bytes();
     while let [byte, after @ ..] = rest {
         if *byte == b'%' {
-            let digits = after.get(..2).and_then(|d| std::str::from_utf8(d).ok());
-            let value = digits.and_then(|d| u8::from_str_radix(d, 16).ok()).ok_or_else(broken)?;
-            bytes.push(value);
-            rest = &after[2..];
+            let [high, low, after @ ..] = after else { return Err(broken()) };
+            // Digit by digit: the parser of numbers would take a sign too.
+            let value = hex_digit(*high).zip(hex_digit(*low)).ok_or_else(broken)?;
+            bytes.push(value.0 << 4 | value.1);
+            rest = after;
         } else {
             bytes.push(*byte);
             rest = after;
@@ -168,9 +189,15 @@ fn decode(text: &str) -> Result<String, Problem> {
     String::from_utf8(bytes).map_err(|_| broken())
 }
 
+fn hex_digit(byte: u8) -> Option<u8> {
+    let value = char::from(byte).to_digit(16)?;
+    u8::try_from(value).ok()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use hence_core::when::Zone;
 
     fn uri(text: &str) -> Uri {
         text.parse().unwrap()
@@ -180,7 +207,9 @@ mod tests {
     fn names_are_taken_from_the_raw_path() {
         let name = job_name(&uri("/v1/jobs/a%2Fb%20c?queue=x%2Fy&key=Zo%C3%AB+K")).unwrap();
         assert_eq!(name.to_string(), "x/y/Zoë K/a/b c");
-        for bad in ["/v1/jobs/%ff", "/v1/jobs/%2", "/v1/jobs/%zz", "/v1/jobs/a?queue=%ff"] {
+        let signed = ["/v1/jobs/%+1", "/v1/jobs/%-1"];
+        let broken = ["/v1/jobs/%ff", "/v1/jobs/%2", "/v1/jobs/%zz", "/v1/jobs/a?queue=%ff"];
+        for bad in broken.into_iter().chain(signed) {
             assert_eq!(job_name(&uri(bad)).unwrap_err().status().as_u16(), 400, "{bad}");
         }
     }
@@ -195,6 +224,28 @@ mod tests {
         for (text, fix) in rows {
             let document = job_name(&uri(text)).unwrap_err().into_document();
             assert_eq!(serde_json::to_value(document).unwrap()["fix"], fix, "{text}");
+        }
+    }
+
+    #[test]
+    fn the_plus_of_an_offset_that_became_a_space_is_read_as_one() {
+        let zone = Zone::UTC;
+        let reading = Reading::new(Timestamp::from_millis(1_789_000_000_000), &zone);
+        let rows = [
+            ("2020-01-01T00:00:00+01:00", Some(1_577_833_200_000)),
+            ("2020-01-01T00:00:00%2B01:00", Some(1_577_833_200_000)),
+            ("2020-01-01T00:00:00.5+0100", Some(1_577_833_200_500)),
+            ("2020-01-01T00:00:00+01:00[Europe/Paris]", Some(1_577_833_200_000)),
+            ("2020-01-01T00:00:00-01:00", Some(1_577_840_400_000)),
+            ("2020-01-01+00:00", Some(1_577_836_800_000)),
+            ("2020-01-01T00:00:00+EST", None),
+            // "Never", to most who ask for everything.
+            ("9999-12-31T23:59:59Z", Some(253_402_300_799_000)),
+        ];
+        for (text, millis) in rows {
+            let params = Params::read(&uri(&format!("/?from={text}")), &["from"]).unwrap();
+            let found = params.bound("from", &reading).ok().flatten();
+            assert_eq!(found.map(Timestamp::as_millis), millis, "{text}");
         }
     }
 

@@ -1,7 +1,7 @@
-//! Queues: look, limit, pause.
+//! Queues: look, limit, pause, remove.
 
 use axum::extract::{Request, State};
-use axum::response::Response;
+use axum::response::{IntoResponse as _, Response};
 use hence_core::id::QueueName;
 use hence_core::queue::QueueView;
 use http::{StatusCode, Uri};
@@ -69,6 +69,20 @@ pub(crate) async fn change(State(app): State<App>, request: Request) -> Result<R
     let name = name_of(request.uri())?;
     let edit = body::json::<SettingsEdit>(request).await?;
     edited(&app, name, edit).await
+}
+
+/// Forgets a queue that holds no job, neither live nor dead: its settings and its counts. Finished
+/// jobs of it stay for their retention, and the next job makes it anew.
+#[utoipa::path(
+    delete, path = "/v1/queues/{name}", tag = "queues", operation_id = "remove_queue",
+    params(("name" = String, Path, description = "The queue")),
+    responses((status = 204, description = "It is gone"))
+)]
+pub(crate) async fn remove(State(app): State<App>, request: Request) -> Result<Response, Problem> {
+    let name = name_of(request.uri())?;
+    let _alone = app.queue_edits.lock().await;
+    app.client.remove_queue(name).await?;
+    Ok(StatusCode::NO_CONTENT.into_response())
 }
 
 /// Pauses a queue: its door for new jobs, its door for due ones, or both.

@@ -69,6 +69,7 @@ fn own(operation: &str) -> &'static [Kind] {
         "put_queue" | "change_queue" | "pause_queue" | "resume_queue" | "put_schedule" => {
             &[kinds::TOO_MANY]
         }
+        "remove_queue" => &[kinds::NO_SUCH_QUEUE, kinds::QUEUE_IN_USE],
         "schedule" | "remove_schedule" | "pause_schedule" | "resume_schedule" | "occurrences"
         | "forecast" | "cancel_backfill" => &[kinds::NO_SUCH_SCHEDULE],
         "backfill" => &[kinds::NO_SUCH_SCHEDULE, kinds::DRAINING],

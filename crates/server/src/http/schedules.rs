@@ -34,7 +34,8 @@ fn shown(state: &ScheduleState) -> Response {
 #[utoipa::path(
     get, path = "/v1/schedules", tag = "schedules", operation_id = "schedules",
     params(
-        ("limit" = Option<u32>, Query, description = "Rows at most, 1 to 1000; 100 when not given"),
+        ("limit" = Option<u32>, Query, minimum = 1, maximum = 1000,
+            description = "Rows at most, 1 to 1000; 100 when not given"),
         ("cursor" = Option<String>, Query, description = "The `next` of the page before"),
     ),
     responses((status = 200, description = "A page, in order of id", body = SchedulesOut<'_>))

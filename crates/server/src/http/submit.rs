@@ -88,10 +88,11 @@ pub(crate) struct RefusedOut {
     params(("Idempotency-Key" = Option<String>, Header,
         description = "Names the request, so that it can be repeated safely. It is remembered \
             within the queue and the key of the job, for as long as the job is kept and at least \
-            24 hours from its submission, whatever its `retention` says. It stands in for an `id` \
-            that is not given; with one, the job of that `id` is compared with the request. A \
-            repeated request is the same byte by byte, and answered with the job as it is now; \
-            another one with the same key is refused with 409")),
+            24 hours from its submission, whatever its `retention` says. A repeated \
+            request is the same byte by byte, and answered with 200, `kept` and the job as it is \
+            now. It stands in for an `id` that is not given: then another request with the same \
+            key is refused with 409. Beside an `id`, the name is that one, and any other request \
+            for it goes by its `on_conflict`: 200 and `kept` when it says nothing")),
     request_body(
         content = SubmissionIn<'_>, description = "A job, or `{\"jobs\": [...]}` with up to 1000",
         examples(
@@ -139,7 +140,7 @@ async fn submit_many(app: &App, text: &str, repeat: Option<&str>) -> Result<Resp
         return Err(Rejection::invalid("jobs", "must hold at least one job").into());
     }
     if jobs.len() > SUBMIT_BATCH_MAX {
-        return Err(Rejection::too_long("jobs", jobs.len(), SUBMIT_BATCH_MAX).into());
+        return Err(Rejection::too_many_in("jobs", jobs.len(), SUBMIT_BATCH_MAX).into());
     }
     let fingerprint = repeat.map(|_| body::fingerprint(text.as_bytes()));
     let reading = app.reading();
@@ -230,7 +231,8 @@ pub(super) fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, Pro
         return Err(Rejection::too_long(NAME, value.len(), max).into());
     }
     match value.to_str() {
-        Ok(key) if !key.is_empty() => Ok(Some(key.to_owned())),
+        // Headers may hold tabs, and what is printed does not show them.
+        Ok(key) if !key.is_empty() && !key.contains('\t') => Ok(Some(key.to_owned())),
         _ => Err(Rejection::invalid(NAME, "must be printable ASCII and not empty").into()),
     }
 }

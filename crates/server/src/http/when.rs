@@ -172,10 +172,12 @@ fn seconds_to_millis(field: &'static str, seconds: f64) -> Result<Millis, Reject
         return Err(Rejection::invalid(field, "must not be negative"));
     }
     if !seconds.is_finite() || seconds > SECONDS_MAX {
-        return Err(Rejection::invalid(field, "is too long"));
+        return Err(Rejection::invalid(field, format!("must be at most {SECONDS_MAX} seconds")));
     }
-    // Not rounded up: 0.1 is a little more than a tenth, and nobody means that little.
-    Ok(Millis::new((seconds * 1_000.0).round() as u64))
+    // To whole microseconds first, then up: 0.1 is a little more than a tenth, and nobody means
+    // that little.
+    let micros = (seconds * 1_000_000.0).round();
+    Ok(Millis::new((micros / 1_000.0).ceil() as u64))
 }
 
 impl<'de> Deserialize<'de> for Moment {
@@ -297,8 +299,11 @@ mod tests {
     fn spans_in_every_dress() {
         let zone = Zone::UTC;
         let reading = Reading::new(NOW, &zone);
-        let rows: [(&str, Option<u64>); 16] = [
+        let rows: [(&str, Option<u64>); 19] = [
             ("\"5s\"", Some(5_000)),
+            ("\"0.0001s\"", Some(1)),
+            ("0.0001", Some(1)),
+            ("1.0005", Some(1_001)),
             ("\"half an hour\"", Some(1_800_000)),
             ("\"2 days\"", Some(172_800_000)),
             ("\"PT5M\"", Some(300_000)),

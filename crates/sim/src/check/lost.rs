@@ -58,6 +58,8 @@ fn may_be_gone(
     });
     let moves = ledger.calls_about(&submit.job).filter_map(|call| match call.verb {
         Verb::Move { due_at, .. } if call.may_have_happened() => Some(*due_at),
+        // Its expiry is counted from then on, too.
+        Verb::RunNow { .. } if call.may_have_happened() => Some(call.asked_wall),
         _ => None,
     });
     let due_at = moves.fold(submit.due_at, i64::min);

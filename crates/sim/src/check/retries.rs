@@ -90,7 +90,9 @@ fn judge_end(
 ) {
     let name = &submit.job;
     let hopeless = ledger.deliveries_of(job).any(|d| matches!(d.ended, Some((.., How::Hopeless))));
-    let unknown = last.attempts.last().is_some_and(|ended| ended.end == "unknown");
+    let last_end = last.attempts.last().map(|ended| ended.end.as_str());
+    let parked = submit.terms.park && last_end == Some("timed_out");
+    let unknown = parked || last_end == Some("unknown");
     let used_up = counted >= submit.terms.max_attempts;
     if last.state == "dead" && !(used_up || hopeless || unknown) {
         findings.add(format!("{name} is dead after {counted} attempts that counted"));

@@ -147,7 +147,7 @@ fn put_finished(
     keep_payload: bool,
     out: &mut Vec<u8>,
 ) {
-    let kept = keep_payload && finish.keep_until > finish.at;
+    let kept = keep_payload && finish.is_kept(finish.at);
     put_job(job, if kept { Shown::Whole } else { Shown::WithoutPayload }, out);
     put_progress(progress, job.scheduled_for, out);
     finish.put(out);

@@ -49,7 +49,7 @@ use job::{Shown, put_job, put_progress, take_progress};
 use wire::{Fault, Reader, Wire};
 
 /// The version that is written, and the newest that is read.
-pub const VERSION: u8 = 2;
+pub const VERSION: u8 = 3;
 /// The oldest version that is read. The first was never released, and is refused.
 pub const VERSION_OLDEST: u8 = 2;
 

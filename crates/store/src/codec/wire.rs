@@ -103,7 +103,6 @@ impl<'a> Reader<'a> {
     }
 
     /// The version of the record under way: what a `take` asks when a layout has changed.
-    #[expect(dead_code, reason = "there is only one version so far")]
     pub(super) fn version(&self) -> u8 {
         self.version
     }

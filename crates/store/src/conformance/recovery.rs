@@ -159,6 +159,7 @@ async fn the_newest_counts_of_every_queue_are_recovered(mut fixture: Fixture) {
         cancelled: n + 8,
         expired: n + 9,
         replaced: u64::MAX - n,
+        rate_used_until_us: n + 10,
     };
     fixture.commit_counts(vec![(queue("a"), counts(1)), (queue("b"), counts(20))]).await;
     fixture.commit_counts(vec![(queue("a"), counts(300))]).await;

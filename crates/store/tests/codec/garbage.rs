@@ -40,13 +40,16 @@ fn other_versions_are_refused_as_such() {
 }
 
 /// A flip may make another valid record (checksums are the store's business), but then that record
-/// must have this very form: no value has two.
+/// must have this very form: no value has two, in one version.
 #[test]
 fn every_flipped_bit_is_an_error_or_another_record() {
     for (kind, path, bytes) in golden_files(codec::VERSION) {
         for bit in 0..bytes.len() * 8 {
             let mut flipped = bytes.clone();
             flipped[bit / 8] ^= 1 << (bit % 8);
+            if (codec::VERSION_OLDEST..codec::VERSION).contains(&flipped[0]) {
+                continue; // an older version, which is written anew as the newest
+            }
             match again(&kind)(&Bytes::from(flipped.clone())) {
                 Ok(written) => assert!(same_form(&kind, &flipped, &written), "{path:?} bit {bit}"),
                 Err(error) => {

@@ -397,6 +397,7 @@ fn counts() -> Counts {
         cancelled: 9,
         expired: 10,
         replaced: u64::MAX,
+        rate_used_until_us: 1_789_000_000_000_000,
     }
 }
 

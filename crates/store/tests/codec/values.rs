@@ -392,7 +392,7 @@ pub(crate) fn settings() -> impl Strategy<Value = QueueSettings> {
 }
 
 pub(crate) fn counts() -> impl Strategy<Value = Counts> {
-    any::<[u64; 11]>().prop_map(|n| Counts {
+    any::<[u64; 12]>().prop_map(|n| Counts {
         pending: n[0],
         running: n[1],
         dead: n[2],
@@ -404,6 +404,7 @@ pub(crate) fn counts() -> impl Strategy<Value = Counts> {
         cancelled: n[8],
         expired: n[9],
         replaced: n[10],
+        rate_used_until_us: n[11],
     })
 }
 

@@ -19,41 +19,51 @@ const STARTS_WITHIN: Duration = Duration::from_secs(20);
 /// A graceful stop with nothing under way.
 const STOPS_WITHIN: Duration = Duration::from_secs(20);
 
-pub(super) struct Server {
-    child: Child,
-    api: Api,
+pub(super) struct Server<'a> {
+    directory: &'a Path,
     log: PathBuf,
+    /// Here from the moment it is started, not only when it takes work: a start that is given up
+    /// must not leave it behind.
+    child: Option<Child>,
+    api: Option<Api>,
 }
 
-impl Server {
-    /// Starts it on the store in `directory`, and waits until it takes work.
-    pub(super) async fn start(directory: &Path) -> Result<Self, Failure> {
-        let log = directory.join("log");
-        let mut child = spawn(directory, &log)?;
+impl<'a> Server<'a> {
+    /// One that is not started yet, on the store in `directory`.
+    pub(super) fn new(directory: &'a Path) -> Self {
+        Server { directory, log: directory.join("log"), child: None, api: None }
+    }
+
+    /// Starts it, and waits until it takes work.
+    pub(super) async fn start(&mut self) -> Result<(), Failure> {
+        let child = self.child.insert(spawn(self.directory, &self.log)?);
         let stdout = child.stdout.take();
         let address = clock::within(STARTS_WITHIN, first_address(stdout)).await.flatten();
         let Some(address) = address else {
-            return Err(with_log(Failure::refused("the demo's server did not start"), &log));
+            return Err(with_log(Failure::refused("the demo's server did not start"), &self.log));
         };
-        Ok(Server { child, api: Api::at(&address, None)?, log })
+        self.api = Some(Api::at(&address, None)?);
+        Ok(())
     }
 
-    pub(super) fn api(&self) -> &Api {
-        &self.api
+    pub(super) fn api(&self) -> Result<&Api, Failure> {
+        self.api.as_ref().ok_or_else(|| Failure::refused("the demo's server was not started"))
     }
 
-    /// No farewell: SIGKILL.
+    /// No farewell: SIGKILL. It is gone when this returns, and writes nothing any more.
     pub(super) async fn kill(&mut self) -> Result<(), Failure> {
-        self.child.kill().await.map_err(|error| Failure::io("killing the demo's server", &error))
+        let Some(child) = &mut self.child else { return Ok(()) };
+        child.kill().await.map_err(|error| Failure::io("killing the demo's server", &error))
     }
 
     /// A graceful stop; the exit code must be 0.
-    pub(super) async fn stop(mut self) -> Result<(), Failure> {
-        let id = self.child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
+    pub(super) async fn stop(&mut self) -> Result<(), Failure> {
+        let Some(child) = &mut self.child else { return Ok(()) };
+        let id = child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
         let Some(id) = id else { return Ok(()) };
         kill_process(id, Signal::TERM)
             .map_err(|error| Failure::io("stopping the demo's server", &error.into()))?;
-        let problem = match clock::within(STOPS_WITHIN, self.child.wait()).await {
+        let problem = match clock::within(STOPS_WITHIN, child.wait()).await {
             Some(Ok(status)) if status.success() => return Ok(()),
             Some(Ok(status)) => format!("the demo's server ended with {status}"),
             Some(Err(error)) => return Err(Failure::io("waiting for the demo's server", &error)),

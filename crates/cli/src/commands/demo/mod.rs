@@ -15,6 +15,7 @@ use crate::api::Path;
 use crate::clock;
 use crate::failure::Failure;
 use crate::output::{Output, Tone};
+use crate::signals::Signals;
 use crate::wire::{self, Accepted, Job};
 use crate::words;
 
@@ -68,25 +69,33 @@ const ACTS: [Act; 5] = [
 ];
 
 pub(crate) async fn run(_: Demo, output: &Output) -> Result<(), Failure> {
+    // Before there is anything to clean up: a signal must not leave a server behind.
+    let signals = Signals::listen()?;
     let directory = tempfile::Builder::new().prefix("hence-demo-").tempdir();
     let directory =
         directory.map_err(|error| Failure::io("making a directory for the demo", &error))?;
     let receiver =
         Receiver::start(ACTS.iter().filter(|act| act.fails_first).map(|act| act.id)).await?;
-    let server = Server::start(directory.path()).await?;
+    let server = Server::new(directory.path());
     let mut stage = Stage { output, server, receiver, begin: clock::now_ms(), jobs: Vec::new() };
-    let played = clock::within(AT_MOST, stage.play(directory.path())).await;
-    let judged = match played {
-        Some(Ok(())) => stage.judge().await,
-        Some(Err(failure)) => Err(failure),
-        None => Err(stage.lost()),
+    let judged = tokio::select! {
+        judged = stage.perform() => Some(judged),
+        _ = signals.first() => None,
     };
-    let stopped = stage.server.stop().await;
+    let (judged, stopped) = match judged {
+        Some(judged) => (judged, stage.server.stop().await),
+        None => (Err(interrupted()), stage.server.kill().await),
+    };
+    drop(stage);
     // Explicitly, so that a directory that cannot be removed is mentioned.
     let removed = directory.close();
     judged?;
     stopped?;
     removed.map_err(|error| Failure::io("removing the demo's directory", &error))
+}
+
+fn interrupted() -> Failure {
+    Failure::refused("the demo was ended by a signal before it was over")
 }
 
 /// A job as the demo knows it.
@@ -98,15 +107,26 @@ struct Played {
 
 struct Stage<'a> {
     output: &'a Output,
-    server: Server,
+    server: Server<'a>,
     receiver: Receiver,
     begin: i64,
     jobs: Vec<Played>,
 }
 
 impl Stage<'_> {
-    async fn play(&mut self, directory: &std::path::Path) -> Result<(), Failure> {
-        self.tell("server started", Tone::Strong, json!({"address": self.server.api().base()}))?;
+    /// From the start of the server to the verdict.
+    async fn perform(&mut self) -> Result<(), Failure> {
+        self.server.start().await?;
+        self.begin = clock::now_ms();
+        match clock::within(AT_MOST, self.play()).await {
+            Some(Ok(())) => self.judge().await,
+            Some(Err(failure)) => Err(failure),
+            None => Err(self.lost()),
+        }
+    }
+
+    async fn play(&mut self) -> Result<(), Failure> {
+        self.tell("server started", Tone::Strong, json!({"address": self.server.api()?.base()}))?;
         for act in &ACTS {
             self.schedule(act).await?;
         }
@@ -116,7 +136,7 @@ impl Stage<'_> {
         self.tell("server killed with -9", Tone::Bad, json!({}))?;
         clock::sleep(DEAD_FOR).await;
         self.tell("server starts again on the same directory", Tone::Strong, json!({}))?;
-        self.server = Server::start(directory).await?;
+        self.server.start().await?;
         self.receive_until(i64::MAX).await
     }
 
@@ -129,7 +149,7 @@ impl Stage<'_> {
             "retry": {"delay": "500ms", "jitter_percent": 0},
         });
         let accepted: Accepted =
-            wire::read(self.server.api().post(&Path::new("/v1/jobs"), &job).await?)?;
+            wire::read(self.server.api()?.post(&Path::new("/v1/jobs"), &job).await?)?;
         self.jobs.push(Played { id: act.id, due_at: accepted.due_at, arrived: None });
         let due = self.offset(accepted.due_at);
         let what = format!("{} scheduled for {due}: {}", act.id, act.note);
@@ -194,9 +214,9 @@ impl Stage<'_> {
         }
         for job in &self.jobs {
             let wait = Path::new("/v1/jobs").push(job.id).push("wait").query("timeout", "2s");
-            self.server.api().get_waiting(&wait, Duration::from_secs(2)).await?;
+            self.server.api()?.get_waiting(&wait, Duration::from_secs(2)).await?;
             let shown: Job =
-                wire::read(self.server.api().get(&Path::new("/v1/jobs").push(job.id)).await?)?;
+                wire::read(self.server.api()?.get(&Path::new("/v1/jobs").push(job.id)).await?)?;
             if shown.state != "succeeded" {
                 return Err(Failure::refused(format!(
                     "{} arrived, but is {}",

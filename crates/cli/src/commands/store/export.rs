@@ -13,6 +13,7 @@ use super::job_record::JobRecord;
 use super::record::{FORMAT, Header, LedgerRecord, QueueRecord, Record, ScheduleRecord, Tally};
 use super::store_failure;
 use crate::failure::Failure;
+use crate::output::write_failure;
 
 /// Rows read at once: a page, not a store.
 const PAGE: usize = 500;
@@ -47,7 +48,7 @@ pub(super) async fn export(
     }
     let tally = lines.tally;
     lines.write(&Record::End(tally))?;
-    lines.out.flush().map_err(|error| Failure::io("writing the export", &error))?;
+    lines.out.flush().map_err(|error| write_failure("writing the export", &error))?;
     Ok(tally)
 }
 
@@ -60,7 +61,7 @@ impl Lines<'_> {
     fn write(&mut self, record: &Record) -> Result<(), Failure> {
         let written = serde_json::to_writer(&mut self.out, record).map_err(std::io::Error::from);
         let written = written.and_then(|()| self.out.write_all(b"\n"));
-        written.map_err(|error| Failure::io("writing the export", &error))
+        written.map_err(|error| write_failure("writing the export", &error))
     }
 
     /// A queue is one thing to an operator, whatever the number of shards that hold a part of it.

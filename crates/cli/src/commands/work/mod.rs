@@ -29,7 +29,7 @@ Examples:
   hence work urgent mail --concurrency 8 -- ./send    `urgent` first, eight at once
   hence work mail --once -- cat                       one job, then end
   hence work mail --drain -- ./send                   until nothing is ready, then end
-  hence work thumbs --keep-output -- ./thumbnail      stdout becomes the job's result
+  hence work thumbs --keep-output -- ./thumbnail      stdout is kept as the job's result
 
 The command gets the payload on stdin, and HENCE_JOB_ID, HENCE_QUEUE, HENCE_KEY, HENCE_ATTEMPT,
 HENCE_MAX_ATTEMPTS, HENCE_DUE_AT and HENCE_LEASE_TOKEN in its environment. It ends with
@@ -39,7 +39,10 @@ HENCE_MAX_ATTEMPTS, HENCE_DUE_AT and HENCE_LEASE_TOKEN in its environment. It en
 What it leaves running in the background is not waited for, and what that writes is not kept.
 A command that cannot be started is nobody's failed attempt: its job is given back, and the worker
 ends. With --once the exit code is 1 unless the job is done; with --drain, if any attempt failed.
-The lease is extended while the command runs; if it is lost all the same, the command is killed.";
+The lease is extended while the command runs; if it is lost all the same, the command is killed.
+SIGTERM, SIGINT, SIGHUP or SIGQUIT: take no more jobs, let commands finish for as long as --grace
+says, then kill them and give their jobs back. A second one, at least a second later: give back at
+once. Under nohup, SIGHUP is ignored.";
 
 /// How long one request waits for a job: below what proxies cut.
 const POLL: Duration = Duration::from_secs(20);
@@ -66,7 +69,8 @@ pub(crate) struct Work {
     /// How long a lease is; it is extended while the command runs
     #[arg(long, value_name = "SPAN", default_value = "30s", value_parser = parse_span)]
     lease: Duration,
-    /// Keep what the command writes to stdout as the job's result
+    /// Keep what the command writes to stdout as the result of jobs that were added with
+    /// --keep-result; of others it is dropped
     #[arg(long)]
     keep_output: bool,
     /// The media type of the result

@@ -1,6 +1,7 @@
 //! Times of day: "9am", "21:30", "noon", "half past nine", and parts of a day.
 
 use alloc::format;
+use alloc::string::String;
 use core::ops::Range;
 
 use jiff::civil::{Time, time};
@@ -31,6 +32,8 @@ pub(crate) enum Form {
     Half,
     /// The word: the end of one day and the beginning of the next.
     Midnight,
+    /// 24:00: the end of a day, which is to be said as the beginning of the next.
+    EndOfDay,
 }
 
 /// A part of the day.
@@ -92,6 +95,7 @@ impl Clock {
         let hour = self.time.hour();
         match self.form {
             Form::Midnight => Ok(self.time),
+            Form::EndOfDay => Err(self.ends_which_day()),
             Form::Exact | Form::TwelveHour if part.has(hour) => Ok(self.time),
             // "Tonight at 11:30" is not in the morning, although 11:30 is.
             Form::Exact | Form::Half => match part.place(hour) {
@@ -119,6 +123,18 @@ impl Clock {
         Problem::new(self.span.clone(), message).or([half("am"), half("pm")])
     }
 
+    /// 24:00, where nobody said of which day.
+    pub(crate) fn ends_which_day(&self) -> Problem {
+        let message = "24:00 is 00:00 of the next day; say which day";
+        Problem::new(self.span.clone(), message).or(["00:00", "midnight"])
+    }
+
+    /// 24:00 of a day, and the midnight that it is.
+    pub(crate) fn ends_day(&self, midnight: Option<String>) -> Problem {
+        let message = "24:00 is 00:00 of the next day; say that day";
+        Problem::new(self.span.clone(), message).or(midnight)
+    }
+
     fn with_hour(&self, hour: i8) -> Time {
         time(hour, self.time.minute(), self.time.second(), self.time.subsec_nanosecond())
     }
@@ -133,6 +149,14 @@ pub(crate) enum Bare {
 
 /// A time of day; a lone number only where the caller allows it, as after "at".
 pub(crate) fn parse_clock(cursor: &mut Cursor<'_>, bare: Bare) -> Parsed<Clock> {
+    match parse_clock_or_end(cursor, bare)? {
+        Some(clock) if clock.form == Form::EndOfDay => Err(clock.ends_which_day()),
+        found => Ok(found),
+    }
+}
+
+/// The same, and 24:00, for a caller that knows the day it ends and can name the next.
+pub(crate) fn parse_clock_or_end(cursor: &mut Cursor<'_>, bare: Bare) -> Parsed<Clock> {
     let mark = cursor.mark();
     let exact = |time: Time, form: Form, cursor: &Cursor<'_>| {
         Ok(Some(Clock { time, form, span: cursor.span_from(mark) }))
@@ -167,6 +191,9 @@ pub(crate) fn parse_clock(cursor: &mut Cursor<'_>, bare: Bare) -> Parsed<Clock> 
         None => (hour, Form::Exact),
     };
     let (second, nano) = rest;
+    if (hour, minute, second) == (24, 0, 0) && shift.is_none() {
+        return Ok(Some(Clock { time: Time::MIN, form: Form::EndOfDay, span }));
+    }
     let plain = in_day(hour, minute, second, nano, &span)?;
     let time = shift.map_or(Some(plain), |minutes| shifted(plain, minutes));
     let time = time.ok_or_else(|| Problem::new(span.clone(), "not a time of one day"))?;
@@ -237,7 +264,7 @@ fn parse_minutes(cursor: &mut Cursor<'_>, mark: usize) -> Result<(u32, (u32, u32
 }
 
 /// "a.m." and "p.m.".
-fn dotted_half(cursor: &mut Cursor<'_>) -> Option<alloc::string::String> {
+fn dotted_half(cursor: &mut Cursor<'_>) -> Option<String> {
     let mark = cursor.mark();
     let letter = cursor.word(&["a", "p"]);
     if let Some(letter) = letter
@@ -268,10 +295,6 @@ fn in_day(
     nano: u32,
     span: &Range<usize>,
 ) -> Result<Time, Problem> {
-    if hour == 24 && minute == 0 && second == 0 {
-        let message = "24:00 is 00:00 of the next day; say which day";
-        return Err(Problem::new(span.clone(), message).or(["00:00", "midnight"]));
-    }
     let part = |number: u32| i8::try_from(number).unwrap_or(i8::MAX);
     Time::new(part(hour), part(minute), part(second), nano as i32).map_err(|_| {
         let message = format!("{hour}:{minute:02} is not a time of day");

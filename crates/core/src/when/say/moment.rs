@@ -1,12 +1,13 @@
 //! A moment in words: its parts in whatever order they are said, and what they come to.
 
 use alloc::format;
+use alloc::string::String;
 use core::ops::Range;
 
 use jiff::civil::{Date, DateTime, Time, time};
 use jiff::tz::Offset;
 
-use super::clock::{Bare, Clock, DayPart, Form, parse_clock, parse_day_part};
+use super::clock::{Bare, Clock, DayPart, Form, parse_clock, parse_clock_or_end, parse_day_part};
 use super::day::{Day, parse_day};
 use super::span::{Span, parse_span};
 use super::token::{Cursor, parse_zone};
@@ -89,7 +90,7 @@ impl Said {
     fn parse_clock(&mut self, cursor: &mut Cursor<'_>) -> Result<bool, Problem> {
         let mark = cursor.mark();
         let bare = if cursor.word(&["at"]).is_some() { Bare::Hour } else { Bare::NotAnHour };
-        let mut clock = parse_clock(cursor, bare)?;
+        let mut clock = parse_clock_or_end(cursor, bare)?;
         if clock.is_none() && self.part.is_none() {
             // Whether it is an hour shows only behind it: a number too large is no problem yet.
             clock = parse_clock(cursor, Bare::Hour).unwrap_or(None);
@@ -177,14 +178,23 @@ impl Said {
         now: Timestamp,
         zone: &Zone,
     ) -> Result<(Timestamp, Zone), Problem> {
-        let (zone, offset) = self.zone.take().unwrap_or_else(|| (zone.clone(), None));
+        let said_zone = self.zone.take();
+        let is_zone_said = said_zone.is_some();
+        let (zone, offset) = said_zone.unwrap_or_else(|| (zone.clone(), None));
         let all = 0..cursor.text.len();
         let today = zone.wall(now).ok_or_else(|| Problem::new(all.clone(), "now is not a time"))?;
         let instant = match self.span {
             Some(span) => self.after_span(&span, cursor, now, &zone)?,
             None => self.on_day(cursor, now, today, &zone, offset)?,
         };
-        Ok((instant, zone))
+        match &self.clock {
+            Some(clock) if clock.form == Form::EndOfDay => {
+                let zone_said = if is_zone_said { format!(" {zone}") } else { String::new() };
+                let date = zone.wall(instant).map(DateTime::date);
+                Err(clock.ends_day(date.map(|date| format!("{date} 00:00{zone_said}"))))
+            }
+            _ => Ok((instant, zone)),
+        }
     }
 
     /// "in two weeks", with or without a time of day.
@@ -323,6 +333,8 @@ impl Said {
                 None => Ok((clock.time, 0)),
             },
             Form::Midnight if self.is_tonight => Ok((Time::MIN, 1)),
+            Form::EndOfDay if has_day => Ok((Time::MIN, 1)),
+            Form::EndOfDay => Err(clock.ends_which_day()),
             Form::Midnight if has_day => Err(which_midnight(clock, cursor)),
             Form::Midnight => Ok((Time::MIN, 0)),
             Form::Half => {

@@ -25,6 +25,13 @@ const HOUR: i64 = 60 * MINUTE;
 const DAY: i64 = 24 * HOUR;
 /// Digits of a number before a unit: more is a mistake, and none of these overflows.
 const DIGITS_MAX: usize = 9;
+/// What amounts are counted in, of one: parts of an hour are told apart to the millisecond.
+const ONE: i64 = 1_000_000_000;
+const HALF: i64 = ONE / 2;
+/// Years after which nothing is due.
+const YEARS_MAX: i64 = 200;
+/// Digits behind the point that an amount keeps.
+const FRACTION_DIGITS: usize = 9;
 
 /// What a span is counted in.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -54,11 +61,14 @@ impl Unit {
         })
     }
 
-    /// So many of it, in thousandths; none when a part of the calendar would have to be divided.
-    fn times(self, thousandths: i64) -> Option<Span> {
-        let whole = || (thousandths % 1_000 == 0).then_some(thousandths / 1_000);
+    /// So many of it, in billionths; none when a part of the calendar would have to be divided.
+    fn times(self, billionths: i64) -> Option<Span> {
+        let whole = || (billionths % ONE == 0).then_some(billionths / ONE);
         // Rounded up, as everywhere: a job is never early.
-        let millis = |unit: i64| Some(thousandths.checked_mul(unit)?.checked_add(999)? / 1_000);
+        let millis = |unit: i64| {
+            let billionths = i128::from(billionths) * i128::from(unit) + i128::from(ONE - 1);
+            i64::try_from(billionths / i128::from(ONE)).ok()
+        };
         let none = Span::default();
         Some(match self {
             Unit::Millisecond => Span { millis: millis(1)?, ..none },
@@ -128,7 +138,7 @@ pub(crate) fn parse_span(cursor: &mut Cursor<'_>) -> Parsed<Span> {
 fn parse_item(cursor: &mut Cursor<'_>) -> Parsed<(Span, Unit)> {
     let mark = cursor.mark();
     refuse_vague(cursor)?;
-    let Some(thousandths) = parse_amount(cursor)? else {
+    let Some(billionths) = parse_amount(cursor)? else {
         cursor.back_to(mark);
         return Ok(None);
     };
@@ -138,19 +148,22 @@ fn parse_item(cursor: &mut Cursor<'_>) -> Parsed<(Span, Unit)> {
         return Err(Problem::new(cursor.span_from(mark), message));
     }
     if cursor.word(&["fortnight", "fortnights"]).is_some() {
-        let span = Unit::Week.times(thousandths.saturating_mul(2));
+        let span = Unit::Week.times(billionths.saturating_mul(2));
         return Ok(span.map(|span| (span, Unit::Week)));
     }
     let Some(unit) = cursor.known(Unit::from_word) else {
         cursor.back_to(mark);
         return Ok(None);
     };
-    let extra = if cursor.words("and a half") { 500 } else { 0 };
-    let Some(span) = unit.times(thousandths.saturating_add(extra)) else {
+    let extra = if cursor.words("and a half") { HALF } else { 0 };
+    let Some(span) = unit.times(billionths.saturating_add(extra)) else {
         let message = "a part of a day, a week or a month is not one length; say it in hours";
         let span = cursor.span_from(mark);
         let hours = match unit {
-            Unit::Day => Some(cursor.with(&span, &format!("{} hours", thousandths * 24 / 1_000))),
+            Unit::Day => {
+                let hours = i128::from(billionths) * 24 / i128::from(ONE);
+                Some(cursor.with(&span, &format!("{hours} hours")))
+            }
             _ => None,
         };
         return Err(Problem::new(span, message).or(hours));
@@ -171,33 +184,33 @@ fn refuse_vague(cursor: &mut Cursor<'_>) -> Result<(), Problem> {
     Ok(())
 }
 
-/// "5", "1.5", "two", "twenty five", "a", "half a", in thousandths.
+/// "5", "1.5", "two", "twenty five", "a", "half a", in billionths.
 fn parse_amount(cursor: &mut Cursor<'_>) -> Parsed<i64> {
     if cursor.word(&["half"]).is_some() {
         cursor.word(&["a", "an"]);
-        return Ok(Some(500));
+        return Ok(Some(HALF));
     }
     if cursor.words("a quarter of an") || cursor.words("quarter of an") {
-        return Ok(Some(250));
+        return Ok(Some(HALF / 2));
     }
     if cursor.word(&["a", "an"]).is_some() {
         if cursor.word(&["half"]).is_some() {
-            return Ok(Some(500));
+            return Ok(Some(HALF));
         }
-        return Ok(Some(1_000));
+        return Ok(Some(ONE));
     }
     if let Some(tens) = cursor.known(tens_word) {
         let mark = cursor.mark();
         cursor.sign("-");
         if let Some(ones) = cursor.known(number_word).filter(|ones| *ones < 10) {
-            return Ok(Some(i64::from(tens + ones) * 1_000));
+            return Ok(Some(i64::from(tens + ones) * ONE));
         }
         cursor.back_to(mark);
-        return Ok(Some(i64::from(tens) * 1_000));
+        return Ok(Some(i64::from(tens) * ONE));
     }
     if let Some(number) = cursor.known(number_word) {
-        let extra = if cursor.words("and a half") { 500 } else { 0 };
-        return Ok(Some(i64::from(number) * 1_000 + extra));
+        let extra = if cursor.words("and a half") { HALF } else { 0 };
+        return Ok(Some(i64::from(number) * ONE + extra));
     }
     let Some(token) = cursor.peek().cloned() else { return Ok(None) };
     let too_long = || Problem::new(token.span.clone(), "a number of at most nine digits");
@@ -205,20 +218,26 @@ fn parse_amount(cursor: &mut Cursor<'_>) -> Parsed<i64> {
         Kind::Number if token.text.len() > DIGITS_MAX => Err(too_long()),
         Kind::Number => {
             cursor.step();
-            let extra = if cursor.words("and a half") { 500 } else { 0 };
-            Ok(token.text.parse::<i64>().ok().map(|number| number * 1_000 + extra))
+            let extra = if cursor.words("and a half") { HALF } else { 0 };
+            Ok(token.text.parse::<i64>().ok().map(|number| number * ONE + extra))
         }
         Kind::Decimal => {
             cursor.step();
             let (whole, fraction) = token.text.split_once('.').unwrap_or((&token.text, ""));
-            if whole.len() > DIGITS_MAX || fraction.len() > 3 {
+            if whole.len() > DIGITS_MAX {
                 return Err(too_long());
             }
-            let padded = format!("{whole}{fraction:0<3}");
-            Ok(padded.parse().ok())
+            Ok(parse_decimal(whole, fraction))
         }
         Kind::Word | Kind::Sign => Ok(None),
     }
+}
+
+/// Rounded up where a fraction has more digits than are kept.
+fn parse_decimal(whole: &str, fraction: &str) -> Option<i64> {
+    let (kept, rest) = fraction.split_at_checked(FRACTION_DIGITS).unwrap_or((fraction, ""));
+    let billionths: i64 = format!("{whole}{kept:0<FRACTION_DIGITS$}").parse().ok()?;
+    Some(billionths + i64::from(rest.bytes().any(|digit| digit != b'0')))
 }
 
 /// `PT5M`, `P1DT2H`, as the standard has it; none when the text is not of that form.
@@ -263,14 +282,20 @@ pub(crate) fn parse_elapsed(text: &str) -> Result<Millis, Problem> {
             }
         }
     };
-    if span.months != 0 {
-        let message = "a month is not one length; say it in days";
-        return Err(Problem::new(0..text.len(), message).or(["@monthly"]));
+    let too_long = || Problem::new(0..text.len(), "longer than anything lasts");
+    match span.months {
+        0 => {}
+        // As long as a job may lie ahead: beyond it the unit of months is the smaller mistake.
+        months if months > YEARS_MAX * 12 => return Err(too_long()),
+        _ => {
+            let message = "a month is not one length; say it in days";
+            return Err(Problem::new(0..text.len(), message).or(["@monthly"]));
+        }
     }
     let millis = span.days.checked_mul(DAY).and_then(|days| days.checked_add(span.millis));
     match millis.and_then(|millis| u64::try_from(millis).ok()) {
         Some(millis) => Ok(Millis::new(millis)),
-        None => Err(Problem::new(0..text.len(), "longer than anything lasts")),
+        None => Err(too_long()),
     }
 }
 

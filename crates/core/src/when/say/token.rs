@@ -9,6 +9,7 @@ use jiff::tz::Offset;
 
 use super::Parsed;
 use super::vocabulary;
+use crate::when::plain::is_offset;
 use crate::when::problem::{Problem, nearest};
 use crate::when::zone::{Zone, is_abbreviation, parse_offset};
 
@@ -286,7 +287,8 @@ fn parse_bare_offset(cursor: &mut Cursor<'_>) -> Option<Offset> {
     while cursor.is_glued() && (cursor.number().is_some() || cursor.sign(":")) {}
     let span = cursor.span_from(mark);
     // Seconds are for dates of history, not for words: what they come to could not be read again.
-    let offset = parse_offset(&cursor.text[span]).filter(|offset| offset.seconds() % 60 == 0);
+    let is_sayable = |offset: &Offset| offset.seconds() % 60 == 0 && is_offset(*offset);
+    let offset = parse_offset(&cursor.text[span]).filter(is_sayable);
     if offset.is_none() {
         cursor.back_to(mark);
     }

@@ -31,6 +31,7 @@ async fn what_is_wrong_with_a_job_is_named() {
         (r#"{"payload":1,"payload_text":"x"}"#, "invalid-value", "payload"),
         (r#"{"payload_base64":"%"}"#, "invalid-value", "payload_base64"),
         (r#"{"content_type":"text/plain"}"#, "invalid-value", "content_type"),
+        (r#"{"payload":1,"content_type":""}"#, "invalid-value", "content_type"),
         (r#"{"url":"ftp://x"}"#, "invalid-value", "url"),
         (r#"{"url":"http://u:p@x"}"#, "invalid-value", "url"),
         (r#"{"url":"http://x:80800/"}"#, "invalid-value", "url"),
@@ -153,7 +154,7 @@ async fn a_refusal_says_what_to_do_in_words_of_the_api() {
             "/v1/jobs",
             r#"{"retry":{"max_attempts":-1}}"#,
             "retry.max_attempts",
-            "correct `retry.max_attempts`: it must be a whole number from 0 to 4294967295",
+            "correct `retry.max_attempts`: it must be a whole number from 1 to 10000",
         ),
         (
             "/v1/jobs",
@@ -197,13 +198,126 @@ async fn a_refusal_says_what_to_do_in_words_of_the_api() {
         ),
         ("/v1/leases/0.1.1/extend", "{}", "lease", "add `lease`"),
     ];
+    check_fixes(&api, &rows).await;
+    api.end().await;
+}
+
+#[tokio::test]
+async fn a_refusal_without_a_must_says_what_helps() {
+    let api = Api::new().await;
+    let rows = [
+        (
+            "/v1/jobs",
+            r#"{"at":1789000000,"expires_at":1789000000}"#,
+            "expires_at",
+            "let it expire after it is due, or be due earlier",
+        ),
+        (
+            "/v1/jobs",
+            r#"{"in":1e300}"#,
+            "in",
+            "correct `in`: it must be at most 1000000000000 seconds",
+        ),
+        (
+            "/v1/jobs",
+            r#"{"content_type":"text/plain"}"#,
+            "content_type",
+            "add `payload`, or leave `content_type` out",
+        ),
+        ("/v1/jobs", r#"{"retry":{"backoff":"list"}}"#, "retry.delays", "add them"),
+        (
+            "/v1/jobs",
+            r#"{"retry":{"backoff":"fixed","delay":1,"delays":[1]}}"#,
+            "retry.delays",
+            "leave out what does not go with it",
+        ),
+        ("/v1/jobs", r#"{"at":"0000000001"}"#, "at", "say one of `in 1 minutes`, `at 1:00`"),
+        ("/v1/leases", r#"{"queue":"a","queues":["b"]}"#, "queue", "give one"),
+        ("/v1/leases/0.1.1/nack", r#"{"how":"dead","delay":1}"#, "delay", "leave it out"),
+    ];
+    check_fixes(&api, &rows).await;
+    api.end().await;
+}
+
+/// A path, a body for it, the field that is wrong, and what to do about it.
+type Fix = (&'static str, &'static str, &'static str, &'static str);
+
+async fn check_fixes(api: &Api, rows: &[Fix]) {
     for (path, body, field, fix) in rows {
-        let json = api.post(path, body).await.json();
+        let json = api.post(path, *body).await.json();
         assert_eq!((&json["field"], &json["fix"]), (&json!(field), &json!(fix)), "{body}: {json}");
         let detail = json["detail"].as_str().unwrap();
         for word in ["struct", "u32", "variant", "sequence"] {
             assert!(!detail.contains(word), "{body}: {detail}");
         }
+    }
+}
+
+#[tokio::test]
+async fn a_refusal_is_about_what_is_wrong_and_not_about_what_is_near() {
+    let api = Api::new().await;
+    api.submit(r#"{"id":"a","in":"1h"}"#).await;
+    for (field, body) in
+        [("id", r#"{"id":"b"}"#), ("queue", r#"{"queue":"b"}"#), ("key", r#"{"key":"b"}"#)]
+    {
+        let json = api.call("PATCH", "/v1/jobs/a", body).await.json();
+        let fix = json["fix"].as_str().unwrap_or_default();
+        assert!(fix.starts_with("a job's name cannot be changed"), "{field}: {fix}");
+    }
+    let json = api.post("/v1/jobs", r#"{"expires_in":"300 years"}"#).await.json();
+    let detail = json["detail"].as_str().unwrap_or_default();
+    assert!(detail.ends_with("longer than anything lasts"), "{detail}");
+    for body in ["", " \n"] {
+        let json = api.post("/v1/jobs", body).await.json();
+        assert_eq!((&json["detail"], &json["line"]), (&json!("the body is empty"), &json!(null)));
+        assert_eq!(json["fix"], "send a JSON object: at least {}");
+    }
+    api.end().await;
+}
+
+#[tokio::test]
+async fn a_number_out_of_range_names_the_limits_there_are() {
+    let api = Api::new().await;
+    let rows = [
+        ("POST", "/v1/jobs", r#"{"retry":{"jitter_percent":-1}}"#, "from 0 to 100"),
+        ("POST", "/v1/jobs", r#"{"retry":{"jitter_percent":256}}"#, "from 0 to 100"),
+        ("POST", "/v1/jobs", r#"{"retry":{"max_attempts":-1}}"#, "from 1 to 10000"),
+        (
+            "POST",
+            "/v1/jobs",
+            r#"{"retry":{"max_attempts":1.5}}"#,
+            "from 1 to 10000, not a number with a fraction",
+        ),
+        (
+            "PUT",
+            "/v1/schedules/s",
+            r#"{"when":"@daily","job":{"retry":{"max_attempts":-1}}}"#,
+            "from 1 to 10000",
+        ),
+        (
+            "PUT",
+            "/v1/schedules/s",
+            r#"{"when":"@daily","count":-1}"#,
+            "from 1 to 18446744073709551615",
+        ),
+        ("POST", "/v1/leases", r#"{"max":-1}"#, "from 1 to 1000"),
+        ("POST", "/v1/leases", r#"{"max":"2"}"#, "from 1 to 1000, not a text"),
+        ("POST", "/v1/schedules/preview", r#"{"when":"@daily","ticks":-1}"#, "from 1 to 1000"),
+        ("PUT", "/v1/queues/q", r#"{"concurrency":-1}"#, "from 1 to 4294967295"),
+        ("PATCH", "/v1/queues/q", r#"{"concurrency":4294967296}"#, "from 1 to 4294967295"),
+        ("PUT", "/v1/queues/q", r#"{"rate":{"count":-1,"per":1}}"#, "from 1 to 4294967295"),
+        (
+            "PUT",
+            "/v1/queues/q",
+            r#"{"pending_max":18446744073709551616}"#,
+            "from 0 to 18446744073709551615",
+        ),
+    ];
+    for (method, path, body, range) in rows {
+        let json = api.call(method, path, body).await.json();
+        let detail = json["detail"].as_str().unwrap_or_default();
+        let field = json["field"].as_str().unwrap_or_default();
+        assert_eq!(detail, format!("{field} must be a whole number {range}"), "{body}");
     }
     api.end().await;
 }

@@ -1,8 +1,36 @@
 //! Jobs from submission to the end, as a producer sees them.
 
+use hence_core::time::Timestamp;
 use serde_json::{Value, json};
 
 use super::{Api, NOW, token};
+
+/// An absolute expiry was counted from a due time that had passed, and so moved into the future.
+#[tokio::test]
+async fn an_expiry_is_kept_as_it_was_said() {
+    let api = Api::new().await;
+    let (past, soon) = (NOW - 600_000, NOW + 1_000);
+    let late = json!({"id": "late", "at": past, "expires_at": soon}).to_string();
+    api.submit(&late).await;
+    let kept = api.get("/v1/jobs/late").await.json()["expires_at"].clone();
+    assert_eq!(kept, Timestamp::from_millis(soon).to_string());
+    let over = json!({"id": "over", "at": past, "expires_at": past + 300_000}).to_string();
+    let refused = api.post("/v1/jobs", over).await;
+    assert_eq!((refused.status, &refused.json()["field"]), (422, &json!("expires_at")));
+    api.end().await;
+}
+
+/// What was meant for none was done to all.
+#[tokio::test]
+async fn a_bulk_action_on_no_state_is_refused() {
+    let api = Api::new().await;
+    api.submit(r#"{"id":"a","in":"1h"}"#).await;
+    let none = r#"{"filter":{"queue":"default","states":[]},"action":"cancel"}"#;
+    let refused = api.post("/v1/jobs/bulk", none).await;
+    assert_eq!((refused.status, &refused.json()["field"]), (422, &json!("filter.states")));
+    assert_eq!(api.get("/v1/jobs/a").await.json()["state"], "scheduled");
+    api.end().await;
+}
 
 #[tokio::test]
 async fn the_short_form_is_understood_and_echoed() {
@@ -118,6 +146,10 @@ async fn an_idempotency_key_makes_a_request_repeatable() {
     let other = send("k1", r#"{"in":"1h","payload":2}"#).await;
     assert_eq!(other.problem().as_deref(), Some("idempotency-mismatch"));
     assert_ne!(send("k2", body).await.json()["id"], first.json()["id"]);
+    for key in ["", "k\t5", "k5 \u{e9}"] {
+        let refused = send(key, body).await;
+        assert_eq!((refused.status, &refused.json()["field"]), (422, &json!("Idempotency-Key")));
+    }
     let request = axum::extract::Request::builder().method("POST").uri("/v1/jobs");
     let request = request.header("idempotency-key", "k1").header("idempotency-key", "k4");
     let two = api.send(request.body(axum::body::Body::from(body)).unwrap()).await;
@@ -197,6 +229,10 @@ async fn pages_show_every_job_once() {
     assert_eq!(count("state=scheduled").await, 5);
     assert_eq!(count("state=scheduled,ready").await, 6);
     assert_eq!(count("state=scheduled&state=ready").await, 6);
+    for nothing in ["state=", "state=,", "state"] {
+        let refused = api.get(&format!("/v1/jobs?{nothing}")).await;
+        assert_eq!((refused.status, &refused.json()["field"]), (422, &json!("state")), "{nothing}");
+    }
     assert_eq!(count(&format!("queue=default&from={}", NOW + 7_200_000)).await, 3);
     assert_eq!(count(&format!("queue=default&until={}", NOW + 7_200_000)).await, 2);
     api.end().await;

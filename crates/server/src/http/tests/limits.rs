@@ -46,6 +46,9 @@ async fn fields_of_a_job() {
             if status == 413 {
                 assert_eq!(answer.json()["field"], field);
                 assert_eq!(answer.json()["limit"], max);
+                let unit = if field == "retry.delays" { "entries" } else { "bytes" };
+                let detail = format!("{field} has {size} {unit}, at most {max} are allowed");
+                assert_eq!(answer.json()["detail"], detail);
             }
         }
     }

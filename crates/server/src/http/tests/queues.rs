@@ -24,9 +24,31 @@ async fn a_queue_is_limited_and_paused() {
     }
     let full = api.post("/v1/jobs", r#"{"queue":"q"}"#).await;
     assert_eq!((full.status, full.problem().as_deref()), (429, Some("queue-full")));
+    // The limit may have been lowered beneath what is there: it is not the number of jobs.
+    let detail = "queue q is full: at most 2 jobs may be pending; try later";
+    assert_eq!((&full.json()["detail"], &full.json()["limit"]), (&json!(detail), &json!(2)));
     assert_eq!(api.get("/v1/queues/q").await.json()["counts"]["pending"], 2);
     let names = api.get("/v1/queues").await.json();
     assert_eq!(names["queues"][0]["name"], "q");
+    api.end().await;
+}
+
+#[tokio::test]
+async fn an_empty_queue_is_removed() {
+    let api = Api::new().await;
+    let remove = || api.call("DELETE", "/v1/queues/q", "");
+    let unknown = remove().await;
+    assert_eq!((unknown.status, unknown.problem().as_deref()), (404, Some("no-such-queue")));
+    api.submit(r#"{"queue":"q","id":"a"}"#).await;
+    let refused = remove().await;
+    assert_eq!((refused.status, refused.problem().as_deref()), (409, Some("queue-in-use")));
+    let detail = &refused.json()["detail"];
+    assert!(detail.as_str().unwrap().contains("1 pending, 0 running, 0 dead"), "{detail}");
+    api.call("DELETE", "/v1/jobs/a?queue=q", "").await;
+    let removed = remove().await;
+    assert_eq!((removed.status, removed.bytes.len()), (204, 0));
+    assert_eq!(api.get("/v1/queues").await.json()["queues"], json!([]));
+    assert_eq!(api.get("/v1/jobs/a?queue=q").await.json()["state"], "cancelled", "it is kept");
     api.end().await;
 }
 

@@ -114,6 +114,7 @@ async fn nonsense_is_refused_by_name() {
         (r#"{"when":"@daily","misfire":"never"}"#, "misfire"),
         (r#"{"when":"@daily","misfire":"last 1001"}"#, "misfire.last"),
         (r#"{"when":"@daily","misfire":"all 2 days apart"}"#, "misfire.pace"),
+        (r#"{"when":"@every 5s","misfire":"all 10s apart"}"#, "misfire.pace"),
         (r#"{"when":"@daily","overlap":"both"}"#, "overlap"),
         (r#"{"when":"@daily","grace":"2 days"}"#, "grace"),
         (r#"{"when":"@daily","spread":-1}"#, "spread"),

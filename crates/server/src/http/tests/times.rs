@@ -93,6 +93,34 @@ async fn each_job_of_many_and_a_changed_one_are_said_back() {
 }
 
 #[tokio::test]
+async fn the_end_of_the_calendar_is_out_of_range_as_a_due_time_and_good_as_a_bound() {
+    let api = Api::new().await;
+    let range = "must come to a time between 1970 and 2227-02-09T00:26:40.000Z";
+    let bodies = [
+        (r#"{"at":"9999-12-31T23:59:59Z"}"#, "at", range),
+        (r#"{"time":"9999-12-31T23:59:59Z"}"#, "time", range),
+        (r#"{"in":"9999999999s"}"#, "in", range),
+        (
+            r#"{"at":"9999-12-31T23:59:59Z","zone":"UTC"}"#,
+            "at",
+            "is out of range: that is not between 1970 and 2227-02-09T00:26:40.000Z",
+        ),
+    ];
+    for (body, field, problem) in bodies {
+        let json = api.post("/v1/jobs", body).await.json();
+        assert_eq!(json["detail"], format!("{field} {problem}"), "{body}");
+        assert_ne!(json["fix"], "correct the field named", "{body}");
+    }
+    for query in ["until=9999-12-31T23:59:59Z", "from=2020-01-01T00:00:00+01:00"] {
+        assert_eq!(api.get(&format!("/v1/jobs?{query}")).await.status, 200, "{query}");
+    }
+    let body = r#"{"when":"@daily","from":"9999-12-31T23:59:59Z"}"#;
+    let preview = api.post("/v1/schedules/preview", body).await;
+    assert_eq!((preview.status, &preview.json()["ticks"]), (200, &json!([])));
+    api.end().await;
+}
+
+#[tokio::test]
 async fn what_is_not_understood_is_shown_where_it_is() {
     let api = Api::new().await;
     let rows = [

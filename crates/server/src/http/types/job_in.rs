@@ -132,7 +132,8 @@ pub(crate) enum KeyOnFailureIn {
     StepAside,
 }
 
-/// What to do with an attempt whose end nobody saw.
+/// What to do when nobody can say what an attempt did: the process died or was shut down under it,
+/// its timeout or lease ran out, or no whole answer came.
 #[derive(Deserialize, Serialize, ToSchema, Clone, Copy)]
 #[serde(rename_all = "snake_case")]
 #[schema(as = OnUnknown)]
@@ -347,10 +348,11 @@ fn target(target: Option<TargetIn>, url: Option<String>) -> Result<Option<Target
     }
 }
 
+/// How long after it can be started at the earliest: a time that has passed means now.
 fn expires_after(due: Due, now: Timestamp, expires_at: Timestamp) -> Result<Millis, Rejection> {
     let due_at = match due {
         Due::Now => now,
-        Due::At(instant) => instant,
+        Due::At(instant) => instant.max(now),
         Due::In(span) => now.plus(span),
     };
     if expires_at <= due_at {

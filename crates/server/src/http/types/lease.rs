@@ -33,6 +33,7 @@ pub(crate) struct LeaseIn<'a> {
     #[schema(example = "mail")]
     queue: Option<String>,
     /// How many jobs at most; 1 when not given.
+    #[schema(minimum = 1, maximum = 1000)]
     max: Option<u32>,
     /// For how long; each job's own timeout when not given.
     #[schema(value_type = Option<when::SpanIn>)]
@@ -59,12 +60,15 @@ impl<'a> LeaseIn<'a> {
     fn into_request(self) -> Result<LeaseRequest, Rejection> {
         let queues = match (self.queues, self.queue) {
             (Some(_), Some(_)) => {
-                return Err(Rejection::invalid("queue", "and queues cannot both be given"));
+                return Err(Rejection::invalid(
+                    "queue",
+                    "and queues cannot both be given; give one",
+                ));
             }
             (Some(names), None) => {
                 let max = hence_core::limits::LEASE_QUEUES_MAX;
                 if names.len() > max {
-                    return Err(Rejection::too_long("queues", names.len(), max));
+                    return Err(Rejection::too_many_in("queues", names.len(), max));
                 }
                 let queue = |(index, name): (usize, &String)| {
                     let named = |_: &str| format!("queues[{index}]");
@@ -231,7 +235,7 @@ impl NackIn {
             (NackHow::Release, delay) => Ok(Nack::Release { delay: delay.unwrap_or_default() }),
             (NackHow::Dead, None) => Ok(Nack::Dead),
             (NackHow::Dead, Some(_)) => {
-                Err(Rejection::invalid("delay", "makes no sense for a dead job"))
+                Err(Rejection::invalid("delay", "makes no sense for a dead job; leave it out"))
             }
         }
     }

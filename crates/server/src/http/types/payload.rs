@@ -13,6 +13,8 @@ use utoipa::openapi::RefOr;
 use utoipa::openapi::schema::{KnownFormat, ObjectBuilder, Schema, SchemaFormat, Type};
 use utoipa::{PartialSchema, ToSchema};
 
+use crate::http::body;
+
 /// The fields in which a body can carry bytes: at most one of the first three.
 pub(crate) struct PayloadIn<'a> {
     pub(crate) json: Option<&'a RawValue>,
@@ -72,15 +74,14 @@ impl<'a> Inline<'a> {
         if payload.bytes.is_empty() {
             return inline;
         }
-        if payload.content_type.as_deref().is_some_and(is_json) {
-            inline.json = serde_json::from_slice(&payload.bytes).ok();
-        }
-        if inline.json.is_none() {
-            inline.text = std::str::from_utf8(&payload.bytes).ok();
-        }
-        if inline.json.is_none() && inline.text.is_none() {
+        let Ok(text) = std::str::from_utf8(&payload.bytes) else {
             inline.base64 = Some(STANDARD.encode(&payload.bytes));
+            return inline;
+        };
+        if payload.content_type.as_deref().is_some_and(is_json) {
+            inline.json = plain_json(text);
         }
+        inline.text = inline.json.is_none().then_some(text);
         inline
     }
 
@@ -110,6 +111,13 @@ impl ToSchema for RawBytes {
     }
 }
 
+/// JSON as every reader of JSON takes it: what we would refuse in a body must not stand in an
+/// answer, where it would make all of it unreadable for whoever asked for ten jobs.
+fn plain_json(text: &str) -> Option<&RawValue> {
+    body::scan(text).ok()?;
+    serde_json::from_str(text).ok()
+}
+
 fn is_json(content_type: &str) -> bool {
     let media = content_type.split(';').next().unwrap_or_default().trim();
     media.eq_ignore_ascii_case("application/json")
@@ -127,7 +135,11 @@ mod tests {
     #[test]
     fn bytes_are_shown_in_their_easiest_form() {
         let json = Some("application/json; charset=utf-8");
-        let rows: [(&'static [u8], Option<&str>, &str); 7] = [
+        let rows: [(&'static [u8], Option<&str>, &str); 11] = [
+            (b"[1e400]", json, "text"),
+            (b"[1.5e3, -2E-7, true]", json, "json"),
+            (br#""\ud83d""#, json, "text"),
+            (&[b'['; 5_000], json, "text"),
             (b"{\"a\": 1}", json, "json"),
             (b"{\"a\": 1}", Some("application/x+JSON"), "json"),
             (b"{\"a\": 1}", None, "text"),

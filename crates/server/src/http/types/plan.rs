@@ -47,7 +47,9 @@ macro_rules! with_plan {
             /// No tick after this.
             #[schema(value_type = Option<when::InstantIn>)]
             pub(crate) end: Option<Moment>,
-            /// No more ticks than this.
+            /// No more ticks than this. A schedule that is put again goes on counting while it says
+            /// the same `when`; another `when` is counted from nothing.
+            #[schema(minimum = 1)]
             pub(crate) count: Option<u64>,
             $($own)*
         }
@@ -81,6 +83,7 @@ with_plan! {
         #[schema(example = "nightly")]
         pub(crate) id: Option<String>,
         /// How many ticks to show, 1 to 1000; 5 when not given.
+        #[schema(minimum = 1, maximum = 1000)]
         pub(crate) ticks: Option<usize>,
         /// From when on; now when not given.
         #[schema(value_type = Option<when::InstantIn>)]

@@ -20,7 +20,7 @@ pub(crate) struct SettingsIn {
     /// Nothing is handed out.
     paused_out: Option<bool>,
     /// At most so many jobs run at once.
-    #[schema(example = 10)]
+    #[schema(example = 10, minimum = 1)]
     concurrency: Option<u32>,
     /// At most so many jobs are started in a time.
     #[schema(value_type = Option<RateIn>)]
@@ -35,7 +35,7 @@ pub(crate) struct SettingsIn {
 #[schema(as = NewRate)]
 pub(crate) struct RateIn {
     /// Starts …
-    #[schema(example = 100)]
+    #[schema(example = 100, minimum = 1)]
     count: u32,
     /// … in this time.
     #[schema(value_type = when::SpanIn)]
@@ -74,7 +74,7 @@ pub(crate) struct SettingsEdit {
     paused_out: Option<bool>,
     /// At most so many jobs run at once.
     #[serde(default)]
-    #[schema(value_type = Option<u32>)]
+    #[schema(value_type = Option<u32>, minimum = 1)]
     concurrency: Limit<u32>,
     /// At most so many jobs are started in a time.
     #[serde(default)]

@@ -17,7 +17,7 @@ use crate::http::when::{self, Moment};
 #[schema(as = NewRetry)]
 pub(crate) struct RetryIn {
     /// Attempts in all, the first one included; 10 when not given.
-    #[schema(example = 5)]
+    #[schema(example = 5, minimum = 1, maximum = 10000)]
     max_attempts: Option<u32>,
     /// How the delay grows; follows from the other fields when not given, and is `exponential`
     /// without any.
@@ -28,13 +28,16 @@ pub(crate) struct RetryIn {
     /// The first delay of `exponential`; 1s when not given.
     #[schema(value_type = Option<when::SpanIn>)]
     first: Option<Moment>,
-    /// How many times longer each delay of `exponential` is, 1 to 100; 2 when not given.
+    /// How many times longer each delay of `exponential` is, 1 to 100 with at most two decimals; 2
+    /// when not given.
+    #[schema(minimum = 1, maximum = 100)]
     factor: Option<f64>,
     /// The delays of `list`, in order; the last one is repeated.
     #[schema(value_type = Option<Vec<when::SpanIn>>)]
     delays: Option<Vec<Moment>>,
     /// Each delay is lengthened by up to so many per cent, at random; when not given, 10 for
     /// `exponential` and 0 for `fixed` and `list`.
+    #[schema(maximum = 100)]
     jitter_percent: Option<u8>,
     /// No delay is longer than this, the jitter apart; when not given, an hour, or the longest
     /// delay that is spelled out.
@@ -78,7 +81,9 @@ impl RetryIn {
         match self.kind()? {
             BackoffIn::Fixed => match &self.delay {
                 Some(delay) => Ok(Backoff::Fixed(delay.span("retry.delay")?)),
-                None => Err(Rejection::invalid("retry.delay", "is needed for a fixed backoff")),
+                None => {
+                    Err(Rejection::invalid("retry.delay", "is needed for a fixed backoff; add it"))
+                }
             },
             BackoffIn::Exponential => Ok(Backoff::Exponential {
                 first: match &self.first {
@@ -91,7 +96,10 @@ impl RetryIn {
             }),
             BackoffIn::List => match &self.delays {
                 Some(delays) => list(delays),
-                None => Err(Rejection::invalid("retry.delays", "are needed for a list backoff")),
+                None => Err(Rejection::invalid(
+                    "retry.delays",
+                    "are needed for a list backoff; add them",
+                )),
             },
         }
     }
@@ -111,7 +119,7 @@ impl RetryIn {
             Some((field, _, _)) => Err(Rejection::invalid(
                 field,
                 "does not go with this backoff: fixed takes delay, exponential takes first and \
-                 factor, list takes delays",
+                 factor, list takes delays; leave out what does not go with it",
             )),
             None => Ok(kind),
         }
@@ -122,12 +130,17 @@ fn percent(factor: f64) -> Result<u32, Rejection> {
     if !(1.0..=100.0).contains(&factor) {
         return Err(Rejection::out_of_range("retry.factor", 1, 100));
     }
-    Ok((factor * 100.0).round() as u32)
+    let percent = (factor * 100.0).round();
+    // Nearly, since most hundredths have no exact double.
+    if (percent / 100.0 - factor).abs() > 1e-9 {
+        return Err(Rejection::invalid("retry.factor", "must have at most two decimals"));
+    }
+    Ok(percent as u32)
 }
 
 fn list(delays: &[Moment]) -> Result<Backoff, Rejection> {
     if delays.len() > limits::RETRY_DELAYS_MAX {
-        return Err(Rejection::too_long("retry.delays", delays.len(), limits::RETRY_DELAYS_MAX));
+        return Err(Rejection::too_many_in("retry.delays", delays.len(), limits::RETRY_DELAYS_MAX));
     }
     let delays: Result<Vec<Millis>, _> = delays.iter().map(|d| d.span("retry.delays")).collect();
     Ok(Backoff::List(delays?))
@@ -227,6 +240,15 @@ mod tests {
     }
 
     #[test]
+    fn every_factor_of_two_decimals_is_taken_as_it_is() {
+        for percent in 100..=10_000_u32 {
+            let (whole, rest) = (percent / 100, percent % 100);
+            let found = self::percent(format!("{whole}.{rest:02}").parse().unwrap());
+            assert_eq!(found, Ok(percent));
+        }
+    }
+
+    #[test]
     fn contradictions_are_refused_by_name() {
         let rows = [
             (r#"{"backoff":"fixed"}"#, "retry.delay"),
@@ -235,6 +257,8 @@ mod tests {
             (r#"{"delay":1,"delays":[1]}"#, "retry.delays"),
             (r#"{"factor":0.5}"#, "retry.factor"),
             (r#"{"factor":101}"#, "retry.factor"),
+            (r#"{"factor":1.005}"#, "retry.factor"),
+            (r#"{"factor":1.0000001}"#, "retry.factor"),
             (r#"{"max_attempts":0}"#, "retry.max_attempts"),
             (r#"{"jitter_percent":101}"#, "retry.jitter_percent"),
             (r#"{"delays":[]}"#, "retry.delays"),

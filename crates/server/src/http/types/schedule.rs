@@ -28,7 +28,8 @@ with_plan! {
     #[schema(as = NewSchedule)]
     pub(crate) struct ScheduleIn<'a> {
         /// What becomes of missed ticks: `skip`, `once` (the default), `last 3`, `all`, or
-        /// `all 10s apart`.
+        /// `all 10s apart`. With an interval as `when`, and neither `end` nor `count`, that must be
+        /// shorter than the interval: missed ticks would never be caught up with.
         #[schema(example = "last 3")]
         misfire: Option<String>,
         /// How late a tick may be and still not count as missed. When not given: until the next
@@ -182,7 +183,7 @@ pub(crate) struct ScheduleOut<'a> {
     /// The last tick that was accounted for.
     #[serde(skip_serializing_if = "Option::is_none")]
     last_at: Option<Stamp>,
-    /// Ticks of this plan that were accounted for.
+    /// Ticks of this `when` that were accounted for: what `count` is compared with.
     ticked: u64,
     /// Jobs made since it was first put.
     fired: u64,
@@ -417,7 +418,8 @@ pub(crate) struct PauseIn {
     pub(crate) note: Option<String>,
 }
 
-/// A backfill to be.
+/// A backfill to be. Of a schedule with a `count`, only ticks that were counted can be made up
+/// for: none from before it was put.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = NewBackfill)]
