@@ -37,12 +37,25 @@ use hence_alloc as _;
 use report::Report;
 use scenarios::SCENARIOS;
 
+const HELP: &str = "\
+Measures, beside a peer or a raw limit of the same machine.
+
+Usage: hence-bench SCENARIO… | all [--json] [--quick]
+
+Options:
+  --json      one JSON object a line, for programs
+  --quick     a tenth of everything, to see that it works
+  -h, --help  this text
+
+Scenarios, which are listed without arguments too:";
+
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     match run(&args) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            report::complain(&format!("{error:?}"));
+            // On one line, with its causes: where it came from is for whoever debugs this program.
+            report::complain(&format!("{error:#}"));
             ExitCode::FAILURE
         }
     }
@@ -54,15 +67,19 @@ fn run(args: &[String]) -> Result<()> {
         Some(bare_client::COMMAND) => return bare_client::send(),
         _ => {}
     }
+    if args.iter().any(|arg| matches!(arg.as_str(), "--help" | "-h")) {
+        Report::help(HELP, scenarios());
+        return Ok(());
+    }
     let (flags, names): (Vec<&str>, Vec<&str>) =
-        args.iter().map(String::as_str).partition(|arg| arg.starts_with("--"));
+        args.iter().map(String::as_str).partition(|arg| arg.starts_with('-'));
     if let Some(unknown) = flags.iter().find(|flag| !matches!(**flag, "--json" | "--quick")) {
-        bail!("there is no {unknown}; there are --json and --quick");
+        bail!("there is no {unknown}; there are --json, --quick and --help");
     }
     let quick = flags.contains(&"--quick");
     let mut report = Report::new(flags.contains(&"--json"));
     if names.is_empty() {
-        Report::list(SCENARIOS.iter().map(|scenario| (scenario.name, scenario.what)));
+        Report::list(scenarios());
         return Ok(());
     }
     for name in &names {
@@ -77,6 +94,11 @@ fn run(args: &[String]) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// The names of all, and what each measures.
+fn scenarios() -> impl Iterator<Item = (&'static str, &'static str)> {
+    SCENARIOS.iter().map(|scenario| (scenario.name, scenario.what))
 }
 
 /// How much is measured.

@@ -31,6 +31,11 @@ impl Report {
         Report { json, scenario: "" }
     }
 
+    pub(crate) fn help(usage: &str, scenarios: impl Iterator<Item = (&'static str, &'static str)>) {
+        println!("{usage}");
+        Report::list(scenarios);
+    }
+
     pub(crate) fn list(scenarios: impl Iterator<Item = (&'static str, &'static str)>) {
         for (name, what) in scenarios {
             println!("{name:14} {what}");

@@ -111,6 +111,21 @@ mod tests {
         }
     }
 
+    #[test]
+    fn the_code_map_names_every_file_of_the_shard() {
+        let map = read("ARCHITECTURE.md");
+        let dir = crate::root().unwrap().join("crates/core/src/shard");
+        let names = fs::read_dir(&dir).unwrap().map(|entry| entry.unwrap().file_name());
+        let names: Vec<String> = names.map(|name| name.into_string().unwrap()).collect();
+        let files: Vec<&String> =
+            names.iter().filter(|name| crate::tidy::has_extension(name, "rs")).collect();
+        assert!(files.len() > 10, "the files were not found: {names:?}");
+        for file in files {
+            let named = map.contains(&format!("`shard/{file}`"));
+            assert!(named, "ARCHITECTURE.md does not say what crates/core/src/shard/{file} holds");
+        }
+    }
+
     /// The parts of a document that are code of this language: functions, parted by empty lines.
     fn shown<'a>(document: &'a str, language: &str) -> Vec<&'a str> {
         let opening = format!("```{language}\n");

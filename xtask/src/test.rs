@@ -283,9 +283,7 @@ fn generated(setup: &Setup) -> Result<Done> {
 
 fn examples(setup: &Setup) -> Result<Done> {
     let names = example_names(&setup.root)?;
-    if names.is_empty() {
-        return Ok(Done::with(Ended::Skipped("there is no example yet".to_string())));
-    }
+    ensure!(!names.is_empty(), "no example was found: they are looked for in examples/");
     run::stream(&mut cargo(
         &setup.root,
         &["build", "--workspace", "--all-features", "--examples"],

@@ -96,9 +96,9 @@ pub(super) const MUTANTS: [Mutant; 50] = [
         "released-counts",
         "an attempt that was given back counts against the policy",
         FINISH,
-        "let progress = Progress { due_at, ..entry.progress };",
-        "let mut progress = Progress { due_at, ..entry.progress };\n\
-         progress.attempts += u32::from(MUTANT);",
+        "self.wait_again(&job, Progress { due_at, ..progress }, ended);",
+        "let attempts = progress.attempts + u32::from(MUTANT);\n\
+         self.wait_again(&job, Progress { due_at, attempts, ..progress }, ended);",
     ),
     sim(
         "stale-token-accepted",
