@@ -111,6 +111,12 @@ fn rows() -> Vec<Row> {
 const BOMB: &[u8] = include_bytes!("data/ten-megabytes-of-zeros.gz");
 const OK_HEAD: &str = "HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n";
 
+/// A success whose head has so many headers.
+fn headers(count: usize) -> Step {
+    let others = "a: b\r\n".repeat(count - 1);
+    say(&format!("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n{others}\r\n"))
+}
+
 fn rows_that_stall() -> Vec<Row> {
     let drip = |text: &str| Step::Drip(text.repeat(100).into_bytes());
     vec![
@@ -170,6 +176,12 @@ fn rows_that_flood() -> Vec<Row> {
             "gzip_bomb_is_not_unfolded",
             vec![say(&gzip), Step::Say(BOMB.to_vec())],
             Succeeded(BOMB.len()),
+        ),
+        ends("as_many_headers_as_allowed", vec![headers(limits::HEADERS_MAX)], Succeeded(0)),
+        ends(
+            "one_header_too_many",
+            vec![headers(limits::HEADERS_MAX + 1), Step::Stall],
+            Unanswered("head is too long"),
         ),
         ends(
             "a_hundred_thousand_headers",
