@@ -7,7 +7,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use axum::Router;
 use axum::body::Body;
 use axum::response::Response;
 use hyper::body::Incoming;
@@ -18,6 +17,7 @@ use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 
 use crate::drain::Drain;
+use crate::http::entrance::{Answering, Entrance};
 use crate::http::front::Peer;
 use crate::limits;
 use crate::stall::Unstalled;
@@ -25,21 +25,22 @@ use crate::stall::Unstalled;
 /// How connections are served.
 pub(crate) struct Connections {
     builder: Arc<Builder<TokioExecutor>>,
-    router: Router,
+    entrance: Entrance,
     over: Drain,
     write_stall_max: Duration,
 }
 
 impl Connections {
-    /// All with this router, until it is over. Whoever takes nothing of an answer for longer than
+    /// All through this entrance, until it is over. Whoever takes nothing of an answer for longer than
     /// `write_stall_max` is cut off.
-    pub(crate) fn new(router: Router, over: Drain, write_stall_max: Duration) -> Self {
+    pub(crate) fn new(entrance: Entrance, over: Drain, write_stall_max: Duration) -> Self {
         let mut builder = Builder::new(TokioExecutor::new());
         builder
             .http1()
             .timer(TokioTimer::new())
             .header_read_timeout(limits::HEAD_TIMEOUT)
-            .max_headers(limits::HEADERS_MAX)
+            // Of headers hyper takes `limits::HEADERS_MAX` unless told otherwise, and a number that
+            // it is told, if only this one, costs every request a microsecond.
             .max_buf_size(limits::HEAD_BYTES_MAX);
         builder
             .http2()
@@ -51,7 +52,7 @@ impl Connections {
             .max_local_error_reset_streams(Some(limits::HTTP2_RESETS_MAX))
             .keep_alive_interval(Some(limits::HEAD_TIMEOUT * 3))
             .keep_alive_timeout(limits::HEAD_TIMEOUT);
-        Connections { builder: Arc::new(builder), router, over, write_stall_max }
+        Connections { builder: Arc::new(builder), entrance, over, write_stall_max }
     }
 
     /// Serves a connection to its end.
@@ -63,8 +64,8 @@ impl Connections {
         let (builder, over) = (self.builder.clone(), self.over.clone());
         let write_stall_max = self.write_stall_max;
         let spoken = Arc::new(AtomicBool::new(false));
-        let (router, heard) = (self.router.clone(), Arc::clone(&spoken));
-        let service = ToRouter { router, peer: Peer(peer), spoken };
+        let (entrance, heard) = (self.entrance.clone(), Arc::clone(&spoken));
+        let service = Visitor { entrance, peer: Peer(peer), spoken };
         async move {
             // Answers are small: waiting for more to send with them only delays them.
             if let Err(error) = stream.set_nodelay(true) {
@@ -98,25 +99,23 @@ async fn silence(heard: &AtomicBool) {
     }
 }
 
-/// The router as hyper wants it.
+/// The entrance as hyper wants it.
 #[derive(Clone)]
-struct ToRouter {
-    router: Router,
+struct Visitor {
+    entrance: Entrance,
     peer: Peer,
     /// Whether anything was asked on this connection.
     spoken: Arc<AtomicBool>,
 }
 
-impl Service<http::Request<Incoming>> for ToRouter {
+impl Service<http::Request<Incoming>> for Visitor {
     type Response = Response;
     type Error = Infallible;
-    type Future = axum::routing::future::RouteFuture<Infallible>;
+    type Future = Answering;
 
-    fn call(&self, mut request: http::Request<Incoming>) -> Self::Future {
+    fn call(&self, request: http::Request<Incoming>) -> Self::Future {
         self.spoken.store(true, Ordering::Relaxed);
-        request.extensions_mut().insert(self.peer);
-        // A router is always ready.
-        tower::Service::call(&mut self.router.clone(), request.map(Body::new))
+        self.entrance.call(request.map(Body::new), Some(self.peer))
     }
 }
 

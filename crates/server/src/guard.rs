@@ -2,8 +2,7 @@
 //! web page either: a browser on the machine can be made to send requests by any page it shows.
 
 use http::header::{AUTHORIZATION, HOST, ORIGIN};
-use http::request::Parts;
-use http::{HeaderMap, Method, Uri};
+use http::{HeaderMap, Method, Request, Uri};
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
@@ -23,13 +22,13 @@ impl Guard {
     }
 
     /// Lets a request pass, or says why not.
-    pub(crate) fn check(&self, request: &Parts) -> Result<(), Problem> {
+    pub(crate) fn check<B>(&self, request: &Request<B>) -> Result<(), Problem> {
         match &self.token {
-            Some(token) if !is_open(request.uri.path()) => {
-                check_token(token, &request.headers)?;
+            Some(token) if !is_open(request.uri().path()) => {
+                check_token(token, request.headers())?;
             }
             Some(_) => {}
-            None => check_host(&request.uri, &request.headers)?,
+            None => check_host(request.uri(), request.headers())?,
         }
         check_origin(request)
     }
@@ -104,15 +103,15 @@ fn is_port(text: &str) -> bool {
 }
 
 /// A browser says where a page that changes something comes from; programs say nothing.
-fn check_origin(request: &Parts) -> Result<(), Problem> {
-    if matches!(request.method, Method::GET | Method::HEAD | Method::OPTIONS) {
+fn check_origin<B>(request: &Request<B>) -> Result<(), Problem> {
+    if matches!(*request.method(), Method::GET | Method::HEAD | Method::OPTIONS) {
         return Ok(());
     }
-    let Some(origin) = request.headers.get(ORIGIN) else { return Ok(()) };
+    let Some(origin) = request.headers().get(ORIGIN) else { return Ok(()) };
     let origin = origin.to_str().unwrap_or_default();
     let from = origin.split_once("://").map(|(_, authority)| authority);
-    let host = request.headers.get(HOST).and_then(|value| value.to_str().ok());
-    let host = host.or_else(|| request.uri.authority().map(http::uri::Authority::as_str));
+    let host = request.headers().get(HOST).and_then(|value| value.to_str().ok());
+    let host = host.or_else(|| request.uri().authority().map(http::uri::Authority::as_str));
     if from.is_some() && from == host {
         return Ok(());
     }
@@ -123,15 +122,14 @@ fn check_origin(request: &Parts) -> Result<(), Problem> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use http::Request;
 
     fn status(guard: &Guard, method: &str, path: &str, headers: &[(&str, &str)]) -> u16 {
         let mut request = Request::builder().method(method).uri(path);
         for (name, value) in headers {
             request = request.header(*name, *value);
         }
-        let (parts, ()) = request.body(()).unwrap().into_parts();
-        guard.check(&parts).map_or_else(|problem| problem.status().as_u16(), |()| 200)
+        let request = request.body(()).unwrap();
+        guard.check(&request).map_or_else(|problem| problem.status().as_u16(), |()| 200)
     }
 
     #[test]

@@ -17,8 +17,9 @@ use crate::connection::Connections;
 use crate::drain::{DrainSwitch, drain};
 use crate::guard::Guard;
 use crate::http::app::{App, AppState, Bounds};
+use crate::http::entrance::Entrance;
 use crate::http::waiting::{self, Waiting};
-use crate::http::{letters, openapi, router};
+use crate::http::{letters, openapi};
 use crate::limits;
 use crate::metrics::Metrics;
 
@@ -165,7 +166,8 @@ impl Server {
     pub async fn run(self, stop: impl Future<Output = ()>) {
         let places = self.places;
         let (farewell, over) = drain();
-        let connections = Connections::new(router(self.app.clone()), over, self.write_stall_max);
+        let connections =
+            Connections::new(Entrance::new(self.app.clone()), over, self.write_stall_max);
         accept_until(stop, &self.listener, &connections, &places).await;
         let watch = Stopwatch::start();
         tracing::info!("shutting down");
@@ -201,7 +203,8 @@ async fn answer_while(
     waiting: Arc<Waiting>,
 ) -> Result<Hence, hence::Error> {
     let (switch, drain) = drain();
-    let connections = Connections::new(waiting::router(waiting), drain, limits::WRITE_STALL_MAX);
+    let entrance = Entrance::only(waiting::router(waiting));
+    let connections = Connections::new(entrance, drain, limits::WRITE_STALL_MAX);
     let started = accept_until(starting, listener, &connections, places).await;
     // Connections that are kept are made anew, and then get real answers.
     switch.begin();

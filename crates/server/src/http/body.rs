@@ -2,9 +2,11 @@
 
 use std::fmt::Display;
 
+use axum::body::{Body, HttpBody};
 use axum::extract::Request;
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, HeaderValue, header};
+use http_body_util::BodyExt;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use sha2::{Digest, Sha256};
@@ -14,19 +16,43 @@ use super::types::target::Nothing;
 use super::{kinds, mismatch};
 use crate::limits;
 
-/// Reads the whole body, at most `max` bytes of it.
-pub(crate) async fn read(request: Request, max: usize) -> Result<Bytes, Problem> {
-    check_media_type(request.headers())?;
-    check_encoding(request.headers())?;
-    if claimed_length(request.headers()).is_some_and(|length| length > max) {
-        return Err(too_large(max));
+/// Reads the whole body, at most `max` bytes of it. Nothing else of the request is kept meanwhile.
+pub(crate) fn read(
+    request: Request,
+    max: usize,
+) -> impl Future<Output = Result<Bytes, Problem>> + Send {
+    let acceptable = check_head(request.headers(), max);
+    let body = request.into_body();
+    async move {
+        acceptable?;
+        collect(body, max).await
     }
-    let limited = http_body_util::Limited::new(request.into_body(), max);
-    match http_body_util::BodyExt::collect(limited).await {
-        Ok(collected) => Ok(collected.to_bytes()),
-        Err(error) if error.is::<http_body_util::LengthLimitError>() => Err(too_large(max)),
-        Err(_) => Err(Problem::new(kinds::BAD_REQUEST, "the body ended before it was complete")),
+}
+
+fn check_head(headers: &HeaderMap, max: usize) -> Result<(), Problem> {
+    check_media_type(headers)?;
+    check_encoding(headers)?;
+    match claimed_length(headers) {
+        Some(length) if length > max => Err(too_large(max)),
+        _ => Ok(()),
     }
+}
+
+async fn collect(mut body: Body, max: usize) -> Result<Bytes, Problem> {
+    let mut read = BytesMut::new();
+    while let Some(frame) = body.frame().await {
+        let broken = |_| Problem::new(kinds::BAD_REQUEST, "the body ended before it was complete");
+        let Ok(data) = frame.map_err(broken)?.into_data() else { continue };
+        if read.len() + data.len() > max {
+            return Err(too_large(max));
+        }
+        // Most bodies come in one piece; that is kept as it is.
+        if read.is_empty() && body.is_end_stream() {
+            return Ok(data);
+        }
+        read.extend_from_slice(&data);
+    }
+    Ok(read.freeze())
 }
 
 /// The body of a request about one thing, parsed.
@@ -50,7 +76,7 @@ where
 /// No body, or an empty object: whoever sends fields means something that would not be done.
 pub(crate) async fn nothing(request: Request) -> Result<(), Problem> {
     // Some clients declare a type for a body that they do not send.
-    if axum::body::HttpBody::is_end_stream(request.body()) {
+    if request.body().is_end_stream() {
         return Ok(());
     }
     let Nothing {} = json_or_default(request).await?;

@@ -9,7 +9,7 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use futures::FutureExt;
 use hence::clock::Stopwatch;
-use http::{Method, Uri};
+use http::{Method, StatusCode, Uri};
 
 use super::app::App;
 use super::errors::Problem;
@@ -23,23 +23,35 @@ const LONG: [&str; 3] = ["/v1/leases", "/v1/jobs/{id}/wait", "/v1/jobs/bulk"];
 #[derive(Clone, Copy)]
 pub(crate) struct Peer(pub(crate) SocketAddr);
 
-/// Guards, bounds and measures a request.
+/// Guards, bounds and measures a request that found its handler through the router.
 pub(crate) async fn front(State(app): State<App>, request: Request, next: Next) -> Response {
-    let watch = Stopwatch::start();
     let matched = request.extensions().get::<MatchedPath>().cloned();
     let route = matched.as_ref().map_or("unmatched", MatchedPath::as_str);
-    let act = act_of(route, &request);
-    let response = match check(&app, request) {
-        Ok(request) => answer(&app, route, request, next).await,
-        Err(problem) => problem.into_response(),
-    };
-    if let Some(Act { method, uri, peer }) = act {
-        let (path, status) = (uri.path(), response.status().as_u16());
-        let peer = peer.map(tracing::field::display);
-        tracing::info!(target: "hence::audit", %method, path, status, peer, "asked for");
+    attend(app, route, request, |request| next.run(request)).await
+}
+
+/// Guards, bounds and measures a request to this route, which is answered by `handle`. The request
+/// goes straight to that: whatever waits here would carry it along, and be copied with it.
+pub(crate) fn attend<F: Future<Output = Response> + Send>(
+    app: App,
+    route: &str,
+    request: Request,
+    handle: impl FnOnce(Request) -> F,
+) -> impl Future<Output = Response> + Send {
+    let watch = Stopwatch::start();
+    let act = act_of(route, &request).map(Box::new);
+    let handling = check(&app, &request).map(|()| handle(request));
+    async move {
+        let response = match handling {
+            Ok(handling) => answer(&app, route, handling).await,
+            Err(problem) => problem.into_response(),
+        };
+        if let Some(act) = act {
+            act.log(response.status());
+        }
+        app.metrics.request(route, response.status(), watch.elapsed());
+        response
     }
-    app.metrics.request(route, response.status(), watch.elapsed());
-    response
 }
 
 /// What somebody wants to change about queues, schedules, or many jobs: worth a line, granted or
@@ -48,6 +60,14 @@ struct Act {
     method: Method,
     uri: Uri,
     peer: Option<SocketAddr>,
+}
+
+impl Act {
+    fn log(&self, status: StatusCode) {
+        let (method, path, status) = (&self.method, self.uri.path(), status.as_u16());
+        let peer = self.peer.map(tracing::field::display);
+        tracing::info!(target: "hence::audit", %method, path, status, peer, "asked for");
+    }
 }
 
 fn act_of(route: &str, request: &Request) -> Option<Act> {
@@ -60,22 +80,21 @@ fn act_of(route: &str, request: &Request) -> Option<Act> {
     Some(Act { method: request.method().clone(), uri: request.uri().clone(), peer })
 }
 
-fn check(app: &App, request: Request) -> Result<Request, Problem> {
-    let (parts, body) = request.into_parts();
-    app.guard.check(&parts)?;
-    let length = parts.uri.path_and_query().map_or(0, |uri| uri.as_str().len());
+fn check(app: &App, request: &Request) -> Result<(), Problem> {
+    app.guard.check(request)?;
+    let length = request.uri().path_and_query().map_or(0, |uri| uri.as_str().len());
     if length > limits::URI_BYTES_MAX {
         let detail =
             format!("it has {length} bytes, at most {} are allowed", limits::URI_BYTES_MAX);
         return Err(Problem::new(kinds::URI_TOO_LONG, detail).limit(limits::URI_BYTES_MAX));
     }
-    Ok(Request::from_parts(parts, body))
+    Ok(())
 }
 
-async fn answer(app: &App, route: &str, request: Request, next: Next) -> Response {
+async fn answer(app: &App, route: &str, handling: impl Future<Output = Response>) -> Response {
     let patience = app.bounds.request_timeout;
     let patience = if LONG.contains(&route) { patience + limits::LONG_POLL_MAX } else { patience };
-    let unwind = AssertUnwindSafe(next.run(request)).catch_unwind();
+    let unwind = AssertUnwindSafe(handling).catch_unwind();
     match tokio::time::timeout(patience, unwind).await {
         Ok(Ok(response)) => response,
         Ok(Err(_)) => {

@@ -5,6 +5,7 @@ pub(crate) mod app;
 mod body;
 mod cursor;
 mod docs;
+pub(crate) mod entrance;
 pub(crate) mod errors;
 pub(crate) mod front;
 #[cfg(feature = "fuzzing")]
@@ -80,8 +81,8 @@ fn routes() -> OpenApiRouter<App> {
         .routes(routes!(docs::errors))
 }
 
-/// The service for all requests.
-pub(crate) fn router(app: App) -> Router {
+/// The service for all requests, whatever they ask for.
+fn router(app: App) -> Router {
     // A job may be called `bulk` too: the methods that bulk actions do not use are the job's. So
     // may a schedule be called `preview`.
     let named_bulk = get(job::show).patch(job::change).delete(job::cancel);

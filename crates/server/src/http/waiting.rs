@@ -35,9 +35,8 @@ pub(crate) fn router(waiting: Arc<Waiting>) -> Router {
 }
 
 async fn guard(State(waiting): State<Arc<Waiting>>, request: Request, next: Next) -> Response {
-    let (parts, body) = request.into_parts();
-    match waiting.guard.check(&parts) {
-        Ok(()) => next.run(Request::from_parts(parts, body)).await,
+    match waiting.guard.check(&request) {
+        Ok(()) => next.run(request).await,
         Err(problem) => problem.into_response(),
     }
 }

@@ -160,9 +160,23 @@ async fn bodies() {
     ];
     for (body, status) in rows {
         let size = body.len();
+        let pieces = in_pieces(&body, size.div_ceil(3));
         assert_eq!(api.post("/v1/jobs", body).await.status, status, "{size}");
+        assert_eq!(api.post("/v1/jobs", pieces).await.status, status, "{size} in pieces");
+    }
+    let whole = r#"{"id":"in-pieces","in":"1h"}"#;
+    for size in [1, 7, whole.len()] {
+        let answer = api.post("/v1/jobs", in_pieces(whole, size)).await;
+        assert_eq!(answer.json()["id"], "in-pieces", "by {size}: {}", answer.json());
     }
     api.end().await;
+}
+
+/// A body that arrives by so many bytes, without a word about its length.
+fn in_pieces(body: &str, size: usize) -> Body {
+    let pieces: Vec<_> = body.as_bytes().chunks(size).map(bytes::Bytes::copy_from_slice).collect();
+    let pieces = pieces.into_iter().map(Ok::<_, std::io::Error>);
+    Body::from_stream(futures::stream::iter(pieces))
 }
 
 #[tokio::test]

@@ -14,7 +14,6 @@ mod times;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Router;
 use axum::body::Body;
 use axum::extract::Request;
 use hence::Hence;
@@ -24,10 +23,10 @@ use hence_core::when::Zone;
 use hence_store::memory::MemoryStore;
 use http::{HeaderMap, StatusCode};
 use serde_json::Value;
-use tower::ServiceExt;
 
 use super::app::{AppState, Bounds};
-use super::{openapi, router};
+use super::entrance::Entrance;
+use super::openapi;
 use crate::drain::{DrainSwitch, drain};
 use crate::guard::Guard;
 use crate::metrics::Metrics;
@@ -37,7 +36,7 @@ const NOW: i64 = 1_789_000_000_000;
 
 /// A server without sockets.
 struct Api {
-    router: Router,
+    entrance: Entrance,
     clock: ManualClock,
     hence: Hence,
     switch: DrainSwitch,
@@ -91,7 +90,7 @@ impl Api {
             openapi: openapi::text().into(),
             queue_edits: tokio::sync::Mutex::new(()),
         });
-        Api { router: router(app), clock, hence, switch }
+        Api { entrance: Entrance::new(app), clock, hence, switch }
     }
 
     async fn send(&self, request: Request) -> Answer {
@@ -102,7 +101,7 @@ impl Api {
     }
 
     async fn answer(&self, request: Request) -> Answer {
-        let (parts, body) = self.router.clone().oneshot(request).await.unwrap().into_parts();
+        let (parts, body) = self.entrance.call(request, None).await.unwrap().into_parts();
         let bytes = axum::body::to_bytes(body, usize::MAX).await.unwrap().to_vec();
         Answer { status: parts.status.as_u16(), headers: parts.headers, bytes }
     }
