@@ -1,5 +1,5 @@
 //! Fifty workers that take and finish, in batches of 16 and one by one, with two requests for it
-//! and with one.
+//! and with one. In batches also jobs that are forgotten when they are done: the peers keep nothing.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -52,9 +52,14 @@ pub(crate) fn run(report: &mut Report, scale: Scale) -> Result<()> {
         }
     };
     let beanstalk = beanstalk.map(|rate| ("beanstalkd durable, reserve and delete", rate));
-    for (max, count, goal) in [(16, 200_000, ">= 1 x Disque"), (1, 50_000, ">= 3 x beanstalkd")] {
+    let rows = [
+        (16, 200_000, After::Kept, ">= 1 x Disque"),
+        (16, 200_000, After::Forgotten, ">= 1 x Disque"),
+        (1, 50_000, After::Kept, ">= 3 x beanstalkd"),
+    ];
+    for (max, count, after, goal) in rows {
         for finish in [Finish::Apart, Finish::WithNext] {
-            let load = Load { max, finish, count: scale.of(count) };
+            let load = Load { max, finish, after, count: scale.of(count) };
             let (rounds, peer) = in_rounds(report, &runtime, disque.as_ref(), load)?;
             let disque = peer.map(|rate| ("Disque durable", rate)).filter(|_| max > 1);
             show(report, rounds, load, disque.or(beanstalk), goal);
@@ -63,17 +68,34 @@ pub(crate) fn run(report: &mut Report, scale: Scale) -> Result<()> {
     Ok(())
 }
 
+/// What becomes of jobs that are done.
+#[derive(Clone, Copy)]
+enum After {
+    /// They can be looked at for a while, as it is by default.
+    Kept,
+    Forgotten,
+}
+
 /// What the workers do.
 #[derive(Clone, Copy)]
 struct Load {
     max: usize,
     finish: Finish,
+    after: After,
     count: usize,
 }
 
 impl Load {
     fn name(self) -> String {
         format!("{} at a time, {}", self.max, self.finish.name())
+    }
+
+    fn job(self) -> Value {
+        let payload = String::from_utf8_lossy(PAYLOAD);
+        match self.after {
+            After::Kept => json!({"payload_text": payload}),
+            After::Forgotten => json!({"payload_text": payload, "retention": "0s"}),
+        }
     }
 }
 
@@ -92,7 +114,7 @@ fn in_rounds(
     disque: Option<&Disque>,
     load: Load,
 ) -> Result<(Rounds, Option<f64>)> {
-    let Load { max, finish, count } = load;
+    let Load { max, finish, count, .. } = load;
     let dir = tempfile::tempdir_in(".")?;
     let server = Server::start(dir.path())?;
     let (mut rounds, mut peer) = (Rounds::default(), Vec::new());
@@ -100,7 +122,7 @@ fn in_rounds(
         if let Some(disque) = disque {
             peer.push(runtime.block_on(disque.take_rate(WORKERS, max, finish, count))?);
         }
-        preload(&server, count, &|_| json!({"payload_text": String::from_utf8_lossy(PAYLOAD)}))?;
+        preload(&server, count, &|_| load.job())?;
         let mut rate = 0.0;
         let cost = server.cost_of(|| {
             let started = Instant::now();
@@ -121,7 +143,11 @@ fn in_rounds(
 }
 
 fn show(report: &Report, rounds: Rounds, load: Load, against: Option<(&str, f64)>, goal: &str) {
-    let what = format!("{WORKERS} workers, {}", load.name());
+    let after = match load.after {
+        After::Kept => "",
+        After::Forgotten => ", forgotten",
+    };
+    let what = format!("{WORKERS} workers, {}{after}", load.name());
     let value = median(rounds.rates);
     report.row(&Row { what: &what, value, unit: "jobs/s", against, goal });
     report.figure("  jobs per commit", median(rounds.jobs_per_commit), "jobs", "");
