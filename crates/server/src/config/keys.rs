@@ -68,7 +68,7 @@ keys! {
     store "HENCE_STORE" "" false
         "Where jobs are kept instead: `embedded:PATH`, `postgres://ROLE@HOST/DATABASE`, \
          `mysql://USER@HOST/DATABASE` (HOST can be several, with commas between), or `memory:` to \
-         forget them at the end.";
+         forget them at the end. A --data that is typed wins over one that is not.";
     move_to "HENCE_MOVE_TO" "" false
         "Where to move everything while work goes on; from the next start on, this is the store.";
     move_resume "HENCE_MOVE_RESUME" "false" false

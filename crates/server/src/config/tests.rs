@@ -119,15 +119,43 @@ fn a_word_that_is_no_level_does_not_silence_the_log() {
     }
 }
 
+/// `--data ./try` once went to the database of a `HENCE_STORE` that stood in the environment.
 #[test]
-fn the_store_is_chosen_by_url_or_directory() {
-    let rows = [
-        (("data", "/x"), StoreChoice::Embedded("/x".into())),
-        (("store", "embedded:/y"), StoreChoice::Embedded("/y".into())),
-        (("store", "memory:"), StoreChoice::Memory),
+fn a_directory_that_was_typed_wins_over_a_store_that_was_not() {
+    const FILE: &str = "store = 'memory:'\n";
+    const MEMORY: (&str, &str) = ("HENCE_STORE", "memory:");
+    let embedded = |path: &str| StoreChoice::Embedded(path.into());
+    let rows: [(Pairs, Pairs, &str, StoreChoice); 11] = [
+        (&[], &[], "", embedded("./hence-data")),
+        (&[("data", "/x")], &[("HENCE_DATA", "/z")], "", embedded("/x")),
+        (&[("store", "embedded:/y")], &[("HENCE_DATA", "/z")], "", embedded("/y")),
+        (&[("store", "memory:")], &[("HENCE_DATA", "/z")], "", StoreChoice::Memory),
+        (&[("data", "/x")], &[MEMORY], "", embedded("/x")),
+        (&[("data", "/x")], &[("HENCE_STORE", "")], "", embedded("/x")),
+        (&[("data", "/x")], &[], FILE, embedded("/x")),
+        (&[("data", "/x"), ("store", "memory:")], &[], "", StoreChoice::Memory),
+        (&[], &[("HENCE_DATA", "/z")], FILE, StoreChoice::Memory),
+        (&[], &[("HENCE_DATA", "/z"), MEMORY], "", StoreChoice::Memory),
+        (&[], &[], FILE, StoreChoice::Memory),
     ];
-    for (flag, expected) in rows {
-        assert_eq!(load(&[flag], &[("HENCE_DATA", "/z")], "").unwrap().store, expected);
+    for (flags, env, file, expected) in rows {
+        let chosen = load(flags, env, file).unwrap().store;
+        assert_eq!(chosen, expected, "{flags:?} {env:?} {file}");
+    }
+}
+
+/// An empty variable, as a template without its value leaves one, once sent jobs to a directory
+/// that nobody thought of.
+#[test]
+fn an_empty_store_is_not_a_directory() {
+    let rows: [(Pairs, Pairs, &str, &str); 3] = [
+        (&[("store", "")], &[], "", "--store is empty; name a store"),
+        (&[], &[("HENCE_STORE", "")], "data = '/x'", "HENCE_STORE is empty; name a store"),
+        (&[], &[], "store = ''", "`store` in the configuration file is empty"),
+    ];
+    for (flags, env, file, expected) in rows {
+        let error = load(flags, env, file).unwrap_err();
+        assert!(error.contains(expected), "`{error}` should hold `{expected}`");
     }
 }
 

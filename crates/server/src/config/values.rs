@@ -133,18 +133,21 @@ fn listen(text: &str) -> Result<SocketAddr, String> {
     })
 }
 
+/// The store, or else the directory. A directory that was typed wins over a store that was not: who
+/// types `--data ./try` does not think of a variable that names a database.
 fn store(said: &Said<'_>) -> Result<StoreChoice, ConfigError> {
-    let chosen = said.value("store", |text| match text {
-        "" => Ok(None),
-        text => StoreChoice::parse(text).map(Some),
-    })?;
-    match chosen {
-        Some(choice) => Ok(choice),
-        None => said.value("data", |text| match text {
+    let typed = |name: &str| said.source(name) == Some(Source::Flag);
+    if said.source("store").is_none() || typed("data") && !typed("store") {
+        return said.value("data", |text| match text {
             "" => Err("must name a directory".to_owned()),
             path => Ok(StoreChoice::Embedded(PathBuf::from(path))),
-        }),
+        });
     }
+    said.value("store", |text| match text {
+        // Never read as none: jobs would go to a directory that nobody thought of.
+        "" => Err("is empty; name a store, or leave it out".to_owned()),
+        text => StoreChoice::parse(text),
+    })
 }
 
 fn threads(text: &str) -> Result<Option<usize>, String> {
