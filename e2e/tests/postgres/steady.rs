@@ -65,6 +65,7 @@ const ALLOWED: &[(&str, Often, &str)] = &[
     ("INSERT INTO hence.history", Commits, "jobs that have ended"),
     ("INSERT INTO hence.attempts", Commits, "attempts that were not the last: given back"),
     ("INSERT INTO hence.commits", Commits, "counts and leases"),
+    ("COPY hence.", Commits, "many of these rows at once, after a pause"),
     ("WITH held AS", PerMinute(90), "the tenure is renewed"),
     ("SELECT id, (extract(", PerMinute(10), "letters are looked for"),
     ("WITH swept AS", PerMinute(20), "what was kept long enough goes"),
