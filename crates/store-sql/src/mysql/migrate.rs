@@ -2,6 +2,7 @@
 //! middle, so each is written such that it can be run again.
 
 use hence_store::{ErrorKind, StoreError};
+use mysql_async::Row;
 use mysql_async::prelude::FromValue;
 
 use super::error::unreadable;
@@ -22,6 +23,10 @@ pub(super) const MIGRATIONS: [Migration; 5] = migrations![
 
 const WHAT: &str = "migrate the tables";
 
+/// How often a statement is sent again that was taken back for the sake of another node's: each time
+/// that node has got on, and it has a few dozen of them.
+const TAKEN_BACK_MAX: usize = 100;
+
 /// What was run, in order.
 pub(super) async fn applied(
     session: &mut Session,
@@ -36,7 +41,7 @@ pub(super) async fn applied(
     }
     let sql =
         tables.text("SELECT version, checksum FROM @migrations WHERE version > 0 ORDER BY version");
-    let rows = session.ask(WHAT, &sql).await?.into_iter().flatten();
+    let rows = ask(session, &sql).await?.into_iter().flatten();
     let read = |mut row| {
         Ok(Applied { version: column(WHAT, &mut row, 0)?, checksum: column(WHAT, &mut row, 1)? })
     };
@@ -59,8 +64,8 @@ pub(super) async fn migrate(
         Cluster::Galera => run_alone(session, tables, to).await,
     };
     // The lock goes with the connection, when this fails.
-    let released = session.run(WHAT, &tables.text("SELECT RELEASE_LOCK('@migrate')")).await;
-    done.and_then(|steps| released.map(|()| steps))
+    let released = ask(session, &tables.text("SELECT RELEASE_LOCK('@migrate')")).await;
+    done.and_then(|steps| released.map(|_| steps))
 }
 
 /// One process at a time, of those that use the same server.
@@ -90,23 +95,30 @@ async fn run_alone(
     claim.raw(&format!("INTERVAL {CALL_SECS_MAX} SECOND, VALUES(checksum), checksum), "));
     claim.raw("run_at = IF(checksum = VALUES(checksum), VALUES(run_at), run_at); ");
     claim.raw(&tables.named("DO SLEEP(0.1); SELECT checksum FROM @migrations WHERE version = 0"));
-    loop {
-        match ask_one::<String>(session, &claim).await {
-            Ok(holder) if holder.as_deref() == Some(claimant.as_str()) => break,
-            Ok(_) => {}
-            // Two did it at once, and this one was taken back.
-            Err(error) if error.kind() == ErrorKind::Unavailable && !session.is_broken() => {}
-            Err(error) => return Err(error),
-        }
-    }
+    while ask_one::<String>(session, &claim).await?.as_deref() != Some(claimant.as_str()) {}
     let done = run(session, tables, to).await;
     let mut release = tables.text("DELETE FROM @migrations WHERE version = 0 AND checksum = ");
-    session.run(WHAT, release.text(&claimant)).await?;
+    ask(session, release.text(&claimant)).await?;
     done
 }
 
+/// Sends statements that can be run again: in a cluster, any may be taken back, as a deadlock, when
+/// another node changes tables at the same time.
+async fn ask(session: &mut Session, sql: &Text) -> Result<Vec<Vec<Row>>, StoreError> {
+    for _ in 0..TAKEN_BACK_MAX {
+        match session.ask(WHAT, sql).await {
+            Err(error)
+                if error.kind() == ErrorKind::Unavailable
+                    && session.cluster() == Cluster::Galera
+                    && !session.is_broken() => {}
+            answered => return answered,
+        }
+    }
+    session.ask(WHAT, sql).await
+}
+
 async fn ask_one<T: FromValue>(session: &mut Session, sql: &Text) -> Result<Option<T>, StoreError> {
-    let row = session.ask(WHAT, sql).await?.into_iter().flatten().next();
+    let row = ask(session, sql).await?.into_iter().flatten().next();
     row.map(|mut row| column(WHAT, &mut row, 0)).transpose()
 }
 
@@ -114,7 +126,7 @@ async fn make_list(session: &mut Session, tables: &Tables) -> Result<(), StoreEr
     let list = "CREATE TABLE IF NOT EXISTS @migrations (version INT NOT NULL PRIMARY KEY, \
                 name VARCHAR(100) NOT NULL, checksum VARCHAR(64) CHARACTER SET ascii NOT NULL, \
                 run_at DATETIME(3) NOT NULL) ENGINE = InnoDB";
-    session.run(WHAT, &tables.text(list)).await
+    ask(session, &tables.text(list)).await.map(drop)
 }
 
 async fn run(
@@ -126,7 +138,7 @@ async fn run(
     let steps = plan(&MIGRATIONS, &applied(session, tables).await?, to)?;
     for step in &steps {
         tracing::info!(version = step.version, name = step.name, "migrating the tables");
-        session.run(WHAT, &tables.text(step.sql)).await?;
+        ask(session, &tables.text(step.sql)).await?;
         let mut record = Text::default();
         match step.direction {
             Direction::Up => {
@@ -139,7 +151,7 @@ async fn run(
                 record.number(i64::from(step.version));
             }
         }
-        session.run(WHAT, &record).await?;
+        ask(session, &record).await?;
     }
     Ok(steps)
 }
