@@ -1,5 +1,6 @@
 //! Fifty workers that take and finish, in batches of 16 and one by one, with two requests for it
-//! and with one. In batches also jobs that are forgotten when they are done: the peers keep nothing.
+//! and with one. In batches also jobs that are forgotten when they are done, as the peers forget
+//! theirs.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -31,8 +31,8 @@ pub(crate) struct Connections {
 }
 
 impl Connections {
-    /// All through this entrance, until it is over. Whoever takes nothing of an answer for longer than
-    /// `write_stall_max` is cut off.
+    /// All through this entrance, until it is over. Whoever takes nothing of an answer for longer
+    /// than `write_stall_max` is cut off.
     pub(crate) fn new(entrance: Entrance, over: Drain, write_stall_max: Duration) -> Self {
         let mut builder = Builder::new(TokioExecutor::new());
         builder

@@ -23,8 +23,8 @@ pub(super) const MIGRATIONS: [Migration; 5] = migrations![
 
 const WHAT: &str = "migrate the tables";
 
-/// How often a statement is sent again that was taken back for the sake of another node's: each time
-/// that node has got on, and it has a few dozen of them.
+/// How often a statement is sent again that was taken back for the sake of another node's: each
+/// time that node has got on, and it has a few dozen of them.
 const TAKEN_BACK_MAX: usize = 100;
 
 /// What was run, in order.
