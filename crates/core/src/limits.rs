@@ -133,8 +133,9 @@ pub const RETENTION_DEFAULT: Millis = Millis::from_secs(3600);
 pub const DEAD_RETENTION_DEFAULT: Millis = Millis::from_secs(30 * 24 * 3600);
 /// Default wait before a job whose handler is not registered is tried again.
 pub const UNREGISTERED_DELAY_DEFAULT: Millis = Millis::from_secs(5);
-/// Default number of jobs kept in memory.
-pub const WINDOW_JOBS_DEFAULT: usize = 100_000;
+/// Default number of jobs kept in memory: 20 MB beside their payloads. A backlog that fits is
+/// handed out without being read back from the disk.
+pub const WINDOW_JOBS_DEFAULT: usize = 200_000;
 /// Default payload bytes kept in memory.
 pub const WINDOW_BYTES_DEFAULT: usize = 64 * 1024 * 1024;
 /// Default number of pushes (HTTP and the like) under way at once.

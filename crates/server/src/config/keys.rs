@@ -106,7 +106,7 @@ keys! {
         "HTTP deliveries under way at once.";
     handlers "HENCE_HANDLERS" "1024" false
         "In-process handlers under way at once.";
-    window_jobs "HENCE_WINDOW_JOBS" "100000" false
+    window_jobs "HENCE_WINDOW_JOBS" "200000" false
         "Jobs kept in memory, shared by the queues, 1,000 each at least; the rest is in the store.";
     window_bytes "HENCE_WINDOW_BYTES" "64MiB" false
         "Payload bytes kept in memory, shared by the queues.";
