@@ -19,6 +19,7 @@ cases!(
     an_idle_server_costs_nothing,
     it_says_where_it_listens,
     it_has_as_many_threads_as_it_is_told,
+    its_connections_take_turns_and_its_driver_does_not,
 );
 
 /// The job of the README's first screen is accepted, survives a kill, fires, and can be watched.
@@ -171,13 +172,49 @@ fn it_has_as_many_threads_as_it_is_told() -> Result<Ended> {
     Ok(Ended::Passed)
 }
 
+/// On a machine that is busy with something else, a turn may come late: whoever decides and
+/// commits must not wait for one.
+fn its_connections_take_turns_and_its_driver_does_not() -> Result<Ended> {
+    const OTHER: i32 = 0;
+    const BATCH: i32 = 3;
+    let own = policy_in(&fs::read_to_string("/proc/thread-self/stat")?).context("a policy")?.1;
+    if own != OTHER {
+        return Ok(Ended::Skipped("the tests were started with a policy of their own".to_owned()));
+    }
+    let server = Server::start()?;
+    server.api().submit(&json!({"in": "1h"}))?;
+    let policies = policies(server.pid())?;
+    for (name, expected) in
+        [("tokio-rt-worker", BATCH), ("hence-driver", OTHER), ("hence-commit", OTHER)]
+    {
+        let of_name: Vec<_> = policies.iter().filter(|(thread, _)| thread == name).collect();
+        ensure!(!of_name.is_empty(), "no {name} among {policies:?}");
+        ensure!(of_name.iter().all(|(_, policy)| *policy == expected), "{name}: {policies:?}");
+    }
+    Ok(Ended::Passed)
+}
+
 /// Threads of the runtime, whatever they are for: they have one name.
 fn runtime_threads(pid: u32) -> Result<usize> {
-    let mut count = 0;
+    let policies = policies(pid)?;
+    Ok(policies.iter().filter(|(name, _)| name == "tokio-rt-worker").count())
+}
+
+/// The names of a process's threads, and how each is scheduled.
+fn policies(pid: u32) -> Result<Vec<(String, i32)>> {
+    let mut all = Vec::new();
     for thread in fs::read_dir(format!("/proc/{pid}/task"))? {
-        // A thread that ends meanwhile has no name any more.
-        let name = fs::read_to_string(thread?.path().join("comm")).unwrap_or_default();
-        count += usize::from(name.trim_end() == "tokio-rt-worker");
+        // A thread that ends meanwhile has no file any more.
+        let stat = fs::read_to_string(thread?.path().join("stat")).unwrap_or_default();
+        all.extend(policy_in(&stat));
     }
-    Ok(count)
+    Ok(all)
+}
+
+/// The name of a thread, and how it is scheduled: field 41, counted behind the name, which may
+/// hold anything.
+fn policy_in(stat: &str) -> Option<(String, i32)> {
+    let (head, rest) = stat.rsplit_once(") ")?;
+    let name = head.split_once('(')?.1.to_owned();
+    Some((name, rest.split(' ').nth(41 - 3)?.parse().ok()?))
 }

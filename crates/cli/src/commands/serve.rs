@@ -86,7 +86,8 @@ pub(crate) fn run(serve: Serve, output: &Output) -> Result<(), Failure> {
     if let Some(threads) = config.threads {
         runtime.worker_threads(threads);
     }
-    let runtime = runtime.enable_all().build();
+    // Connections and deliveries wait for their turn; the driver, for which they wait, does not.
+    let runtime = runtime.enable_all().on_thread_start(hence_threads::take_turns).build();
     let runtime = runtime.map_err(|error| Failure::io("starting the server's threads", &error))?;
     let ended =
         runtime.block_on(serve_until_told(&config, serve.port_file.as_deref(), &log, output));
