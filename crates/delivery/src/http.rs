@@ -34,6 +34,7 @@ pub struct HttpSender {
 pub struct HttpSenderBuilder {
     dial: Option<Arc<dyn Dial>>,
     tls: Option<ClientConfig>,
+    at_once: Option<u32>,
 }
 
 impl HttpSender {
@@ -103,14 +104,23 @@ impl HttpSenderBuilder {
         self
     }
 
+    /// So many deliveries may be under way at once. As many idle connections are kept for one host,
+    /// so that a steady load opens no new ones.
+    #[must_use]
+    pub fn at_once(mut self, deliveries: u32) -> Self {
+        self.at_once = Some(deliveries);
+        self
+    }
+
     /// The sender. Nothing is opened or read before the first delivery.
     pub fn build(self) -> HttpSender {
+        let idle_per_host = self.at_once.unwrap_or(hence_core::limits::PUSHES_DEFAULT);
         let dial = self.dial.unwrap_or_else(|| Arc::new(SystemDial::new()));
         let client = Client::builder(TokioExecutor::new())
             .pool_timer(TokioTimer::new())
             .timer(TokioTimer::new())
             .pool_idle_timeout(limits::IDLE_TIME_MAX)
-            .pool_max_idle_per_host(limits::IDLE_PER_HOST_MAX)
+            .pool_max_idle_per_host(idle_per_host as usize)
             .http1_max_buf_size(limits::HEAD_BYTES_MAX)
             // Of headers hyper takes `limits::HEADERS_MAX` unless told otherwise. A number that it
             // is told, if only this one, makes it fill and copy two arrays for every answer.

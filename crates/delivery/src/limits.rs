@@ -21,9 +21,6 @@ pub const CONNECT_TIME_MAX: Duration = Duration::from_secs(10);
 /// within their own time. A lookup whose delivery gave up keeps its place until the resolver
 /// answers.
 pub const LOOKUPS_MAX: usize = hence_core::limits::PUSHES_DEFAULT as usize;
-/// Idle connections kept for one host: as many as pushes are under way by default, so that a
-/// steady load to one host opens no new ones.
-pub const IDLE_PER_HOST_MAX: usize = hence_core::limits::PUSHES_DEFAULT as usize;
 /// How long an idle connection is kept: most servers keep theirs for a minute, and the longer
 /// ours is kept, the likelier we write into one that the server is just closing.
 pub const IDLE_TIME_MAX: Duration = Duration::from_secs(30);

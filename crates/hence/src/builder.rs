@@ -88,7 +88,8 @@ pub struct Builder {
     node: String,
     config: Config,
     handlers: Handlers,
-    http: Arc<dyn Target>,
+    /// None: one for as many pushes as may be under way.
+    http: Option<Arc<dyn Target>>,
     observers: Observers,
     letters: Option<LetterReader>,
     on_fatal: OnFatal,
@@ -128,7 +129,7 @@ impl Builder {
             node: format!("node-{}", std::process::id()),
             config: Config::default(),
             handlers: Handlers::new(),
-            http: Arc::new(HttpSender::new()),
+            http: None,
             observers: Observers::default(),
             letters: None,
             on_fatal: Arc::new(exit),
@@ -167,7 +168,7 @@ impl Builder {
     /// Sends HTTP deliveries with this sender.
     #[must_use]
     pub fn http(mut self, sender: impl Target + 'static) -> Self {
-        self.http = Arc::new(sender);
+        self.http = Some(Arc::new(sender));
         self
     }
 
@@ -247,7 +248,8 @@ impl Builder {
         let (mailbox, inbox) = Mailbox::new(bell);
         let watchers = Arc::new(Watchers::default());
         let (runtime, handlers) = (Handle::current(), self.handlers.clone());
-        let dispatch = Arc::new(Dispatch::new(runtime, mailbox.clone(), self.http, handlers));
+        let http = self.http.unwrap_or_else(|| sender(&self.config));
+        let dispatch = Arc::new(Dispatch::new(runtime, mailbox.clone(), http, handlers));
         let (read_line, reads) = std::sync::mpsc::channel();
         let_poke(&*self.clock, mailbox.clone());
         mailbox.send(Message::Handlers(self.handlers.names()))?;
@@ -488,6 +490,12 @@ fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> JoinHandle<()> {
         // Out of threads at the very start: there is no way to go on and nothing to lose.
         unreachable!("cannot start the thread {name}: {error}")
     })
+}
+
+/// The sender that there is unless another is asked for.
+fn sender(config: &Config) -> Arc<dyn Target> {
+    let at_once = config.pushes_max.unwrap_or(hence_core::limits::PUSHES_DEFAULT);
+    Arc::new(HttpSender::builder().at_once(at_once).build())
 }
 
 fn shard_config(node: WorkerName, config: &Config, chance: &Chance) -> ShardConfig {
