@@ -93,7 +93,8 @@ impl State {
     pub(super) fn prepare_one(&self) -> Result<bool> {
         let mut shelf = lock(&self.shelf);
         let enough = shelf.ready.len() >= self.options.spares_ready.max(1);
-        let old = shelf.obsolete.pop();
+        let kept = if enough { self.options.old_kept } else { 0 };
+        let old = if shelf.obsolete.len() > kept { shelf.obsolete.pop() } else { None };
         let number = shelf.next_number;
         drop(shelf);
         if enough {

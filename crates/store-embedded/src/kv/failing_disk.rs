@@ -16,8 +16,10 @@ use super::segment::SEGMENT_HEAD;
 /// Small enough that a second of work switches segments, flushes, merges and recycles.
 const SMALL_SEGMENT_BYTES: u64 = 32 * 1024;
 const SMALL_MEMTABLE_BYTES: usize = 160 * 1024;
-/// So few that old segments are taken to be made new, not only removed.
 const SMALL_SPARES_READY: usize = 1;
+/// So that old segments are surely made new, not only removed: whether one is there just when the
+/// next is needed depends on how far each thread got.
+const SMALL_OLD_KEPT: usize = 1;
 
 /// The disk of this build.
 pub(crate) fn disk() -> Arc<dyn Disk> {
@@ -33,6 +35,7 @@ pub(crate) fn sized(options: Options) -> Options {
         segment_bytes: SMALL_SEGMENT_BYTES,
         memtable_bytes: SMALL_MEMTABLE_BYTES,
         spares_ready: SMALL_SPARES_READY,
+        old_kept: SMALL_OLD_KEPT,
         ..options
     }
 }

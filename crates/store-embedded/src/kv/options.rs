@@ -52,6 +52,9 @@ pub struct Options {
     pub segment_bytes: u64,
     /// Segments kept ready ahead: the reserve for a full disk.
     pub spares_ready: usize,
+    /// Old segments kept until one of them is made new. None in production: it is as much work as to
+    /// make one from nothing.
+    pub old_kept: usize,
     /// The largest commit, in bytes of the log.
     pub commit_bytes_max: usize,
     /// Memory of one memtable.
@@ -75,6 +78,7 @@ impl Options {
             made_by: concat!("hence ", env!("CARGO_PKG_VERSION")).to_owned(),
             segment_bytes: limits::SEGMENT_BYTES,
             spares_ready: limits::SPARES_READY,
+            old_kept: 0,
             commit_bytes_max: limits::FRAME_BYTES_MAX,
             memtable_bytes: limits::MEMTABLE_BYTES,
             cache_bytes: limits::CACHE_BYTES,
