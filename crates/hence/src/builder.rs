@@ -246,14 +246,13 @@ impl Builder {
     ) -> Result<Parts, Error> {
         let (epoch, shard, recovery_time) = self.take_over().await?;
         let (mailbox, inbox) = Mailbox::new(bell);
-        let watchers = Arc::new(Watchers::default());
+        let (watchers, over) = (Arc::new(Watchers::default()), Over::default());
         let (runtime, handlers) = (Handle::current(), self.handlers.clone());
-        let http = self.http.unwrap_or_else(|| sender(&self.config));
+        let http = sender(self.http, &self.config);
         let dispatch = Arc::new(Dispatch::new(runtime, mailbox.clone(), http, handlers));
         let (read_line, reads) = std::sync::mpsc::channel();
         let_poke(&*self.clock, mailbox.clone());
         mailbox.send(Message::Handlers(self.handlers.names()))?;
-        let over = Over::default();
         let committer = Committer {
             shard: SHARD,
             epoch,
@@ -492,10 +491,10 @@ fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> JoinHandle<()> {
     })
 }
 
-/// The sender that there is unless another is asked for.
-fn sender(config: &Config) -> Arc<dyn Target> {
+/// The sender that was asked for, or one for as many pushes as may be under way.
+fn sender(asked: Option<Arc<dyn Target>>, config: &Config) -> Arc<dyn Target> {
     let at_once = config.pushes_max.unwrap_or(hence_core::limits::PUSHES_DEFAULT);
-    Arc::new(HttpSender::builder().at_once(at_once).build())
+    asked.unwrap_or_else(|| Arc::new(HttpSender::builder().at_once(at_once).build()))
 }
 
 fn shard_config(node: WorkerName, config: &Config, chance: &Chance) -> ShardConfig {

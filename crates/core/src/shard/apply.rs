@@ -165,12 +165,12 @@ impl Shard {
         entry.lane = Lane::of(&job.target);
         entry.progress = progress;
         entry.state.transition(JobState::Scheduled);
-        let (at, place) = (entry.at(), entry.place());
+        let (at, place, kind) = (entry.at(), entry.place(), entry.kind());
         if progress.holds_key {
             self.hold_key(number);
             return self.sit(number, Seat::Holding);
         }
-        if place <= self.queues[at].through {
+        if place <= self.queues[at].stretch(kind).through {
             self.sit(number, Seat::Waiting);
             self.shrink_window(at);
         } else {
@@ -360,9 +360,11 @@ impl Shard {
             *self.counts(at) = *counts;
         }
         for (at, queue) in self.queues.iter_mut().enumerate() {
-            let here = (queue.in_memory + queue.holding.len()) as u64;
+            let here = (queue.in_memory() + queue.holding.len()) as u64;
             if queue.counts.pending > here {
-                queue.through = Place::FIRST;
+                for stretch in &mut queue.stretches {
+                    stretch.through = Place::FIRST;
+                }
                 self.far.insert(at);
             }
         }

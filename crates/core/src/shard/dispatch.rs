@@ -16,6 +16,7 @@ use crate::time::{Millis, Timestamp};
 
 use super::Shard;
 use super::index::{Alarm, Lane, Seat};
+use super::sorted::Sorted;
 
 /// Leases in one fact: bounds the size of a record, not the speed.
 const GRANTS_MAX: usize = 4_096;
@@ -61,9 +62,7 @@ impl Shard {
 
     /// The first job of a queue that is due.
     fn next_due(&self, at: usize, now: Timestamp) -> Option<JobNumber> {
-        let queue = &self.queues[at];
-        let heads = [queue.waiting.first(), queue.holding.first()];
-        let place = heads.into_iter().flatten().min()?;
+        let place = self.queues[at].next_due()?;
         (place.due_at <= now).then_some(place.number)
     }
 
@@ -135,7 +134,7 @@ impl Shard {
     }
 
     fn head(&self, at: usize, lane: Lane) -> Option<Place> {
-        self.queues[at].ready[lane as usize].first().copied()
+        self.queues[at].next_ready(lane)
     }
 
     fn start_next(
@@ -268,9 +267,9 @@ impl Shard {
         if let Some(alarm) = self.queues[at].unpark_alarm.take() {
             self.alarms.remove(&(alarm, Alarm::Unpark(at)));
         }
-        let parked: Vec<JobNumber> =
-            self.queues[at].parked.iter().map(|place| place.number).collect();
-        for number in parked {
+        let lists = self.queues[at].parked();
+        let parked = lists.into_iter().flat_map(Sorted::iter).map(|place| place.number);
+        for number in parked.collect::<Vec<JobNumber>>() {
             self.rise(number);
             self.sit(number, Seat::Ready);
         }
@@ -292,7 +291,7 @@ impl Shard {
             let queue = &self.queues[at];
             let closed = queue.settings.paused_out
                 || queue.settings.concurrency.is_some_and(|max| queue.running >= max);
-            if !queue.ready[Lane::Pull as usize].is_empty() && !closed {
+            if queue.next_ready(Lane::Pull).is_some() && !closed {
                 self.effects.push_back(Effect::Wake(queue.name.clone()));
             }
         }

@@ -15,6 +15,7 @@ use crate::time::{Millis, Timestamp};
 use super::Shard;
 use super::packed::Packed;
 use super::sorted::Sorted;
+use super::stretch::{KINDS, Kind, Stretch};
 use super::window::Loading;
 
 /// A job due sooner is not packed while it waits: it would be unpacked at once, and to pack and
@@ -99,19 +100,14 @@ pub(super) struct Queue {
     pub(super) name: QueueName,
     pub(super) settings: QueueSettings,
     pub(super) counts: Counts,
-    pub(super) waiting: Sorted<Place>,
+    /// By kind.
+    pub(super) stretches: [Stretch; KINDS],
     pub(super) holding: Sorted<Place>,
-    pub(super) ready: [Sorted<Place>; LANES],
     pub(super) behind: Sorted<Place>,
-    pub(super) parked: Sorted<Place>,
     pub(super) running: u32,
-    /// Every pending job at or before this place is in memory.
-    pub(super) through: Place,
     pub(super) loading: Option<Loading>,
-    /// Jobs that count against the window, and their payload bytes.
-    pub(super) in_memory: usize,
-    pub(super) bytes: usize,
     pub(super) due_alarm: Option<Timestamp>,
+    pub(super) load_alarm: Option<Timestamp>,
     pub(super) rate_alarm: Option<Timestamp>,
     pub(super) unpark_alarm: Option<Timestamp>,
 }
@@ -128,6 +124,7 @@ pub(super) struct KeyState {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) enum Alarm {
     Due(usize),
+    Load(usize),
     Lease(JobNumber),
     Expiry(JobNumber),
     Rate(usize),
@@ -157,6 +154,11 @@ impl Entry {
             Held::Whole(job) => parts(&job.name),
             Held::Packed(packed) => packed.name(),
         }
+    }
+
+    pub(super) fn kind(&self) -> Kind {
+        let (key, _) = self.name();
+        Kind::new(key.is_some(), self.lane)
     }
 
     pub(super) fn payload_bytes(&self) -> usize {
@@ -193,17 +195,13 @@ impl Queue {
             name,
             settings: QueueSettings::default(),
             counts: Counts::default(),
-            waiting: Sorted::default(),
+            stretches: Default::default(),
             holding: Sorted::default(),
-            ready: Default::default(),
             behind: Sorted::default(),
-            parked: Sorted::default(),
             running: 0,
-            through: Place::LAST,
             loading: None,
-            in_memory: 0,
-            bytes: 0,
             due_alarm: None,
+            load_alarm: None,
             rate_alarm: None,
             unpark_alarm: None,
         }
@@ -214,25 +212,53 @@ impl Queue {
         self.settings == QueueSettings::default() && self.counts == Counts::default()
     }
 
-    /// The list for a seat, for the seats that are lists of the queue.
-    fn list(&mut self, seat: Seat, lane: Lane) -> Option<&mut Sorted<Place>> {
-        match seat {
-            Seat::Waiting => Some(&mut self.waiting),
+    /// Its jobs of this kind.
+    pub(super) fn stretch(&self, kind: Kind) -> &Stretch {
+        &self.stretches[kind as usize]
+    }
+
+    pub(super) fn stretch_mut(&mut self, kind: Kind) -> &mut Stretch {
+        &mut self.stretches[kind as usize]
+    }
+
+    /// Jobs that count against the window.
+    pub(super) fn in_memory(&self) -> usize {
+        self.stretches.iter().map(|stretch| stretch.in_memory).sum()
+    }
+
+    /// Their payload bytes.
+    pub(super) fn bytes(&self) -> usize {
+        self.stretches.iter().map(|stretch| stretch.bytes).sum()
+    }
+
+    /// The list for a job's seat, for the seats that are lists of the queue.
+    fn list(&mut self, entry: &Entry) -> Option<&mut Sorted<Place>> {
+        match entry.seat {
+            Seat::Waiting => Some(&mut self.stretch_mut(entry.kind()).waiting),
             Seat::Holding => Some(&mut self.holding),
-            Seat::Ready => Some(&mut self.ready[lane as usize]),
+            Seat::Ready => Some(&mut self.stretch_mut(entry.kind()).ready[entry.lane as usize]),
             Seat::BehindKey => Some(&mut self.behind),
-            Seat::Parked => Some(&mut self.parked),
+            Seat::Parked => Some(&mut self.stretch_mut(entry.kind()).parked),
             Seat::Running => None,
         }
     }
 
-    pub(super) fn next_due(&self) -> Option<Timestamp> {
-        let waiting = self.waiting.first().map(|place| place.due_at);
-        let holding = self.holding.first().map(|place| place.due_at);
-        match (waiting, holding) {
-            (Some(a), Some(b)) => Some(a.min(b)),
-            (a, b) => a.or(b),
-        }
+    /// The first of those that wait for their due time.
+    pub(super) fn next_due(&self) -> Option<Place> {
+        let waiting = self.stretches.iter().map(|stretch| &stretch.waiting);
+        waiting.chain([&self.holding]).filter_map(Sorted::first).min().copied()
+    }
+
+    /// The first of those that are ready to leave in this way.
+    pub(super) fn next_ready(&self, lane: Lane) -> Option<Place> {
+        let kinds = [Kind::new(false, lane), Kind::Keyed];
+        let lists = kinds.map(|kind| &self.stretch(kind).ready[lane as usize]);
+        lists.into_iter().filter_map(Sorted::first).min().copied()
+    }
+
+    /// Those whose handlers are not registered: without keys, and with.
+    pub(super) fn parked(&self) -> [&Sorted<Place>; 2] {
+        [Kind::Handler, Kind::Keyed].map(|kind| &self.stretch(kind).parked)
     }
 }
 
@@ -260,11 +286,12 @@ impl Shard {
             return;
         }
         let due = queue.due_alarm.map(|instant| (instant, Alarm::Due(at)));
+        let load = queue.load_alarm.map(|instant| (instant, Alarm::Load(at)));
         let unpark = queue.unpark_alarm.map(|instant| (instant, Alarm::Unpark(at)));
-        for alarm in [due, unpark].into_iter().flatten() {
+        for alarm in [due, load, unpark].into_iter().flatten() {
             self.alarms.remove(&alarm);
         }
-        assert!(queue.in_memory == 0 && queue.running == 0, "a blank queue holds no job");
+        assert!(queue.in_memory() == 0 && queue.running == 0, "a blank queue holds no job");
         self.far.remove(&at);
         self.stirred.remove(&at);
         self.queue_ids.remove(&queue.name);
@@ -319,10 +346,11 @@ impl Shard {
         let (place, at, lane) = (entry.place(), entry.at(), entry.lane);
         let queue = &mut self.queues[at];
         if entry.is_counted() {
-            queue.in_memory += 1;
-            queue.bytes += entry.payload_bytes();
+            let stretch = queue.stretch_mut(entry.kind());
+            stretch.in_memory += 1;
+            stretch.bytes += entry.payload_bytes();
         }
-        if let Some(list) = queue.list(seat, lane) {
+        if let Some(list) = queue.list(entry) {
             let free = list.insert(place);
             assert!(free, "two jobs cannot have one place");
         }
@@ -347,10 +375,11 @@ impl Shard {
         let (seat, lane) = (entry.seat, entry.lane);
         let queue = &mut self.queues[at];
         if entry.is_counted() {
-            queue.in_memory -= 1;
-            queue.bytes -= entry.payload_bytes();
+            let stretch = queue.stretch_mut(entry.kind());
+            stretch.in_memory -= 1;
+            stretch.bytes -= entry.payload_bytes();
         }
-        if let Some(list) = queue.list(seat, lane) {
+        if let Some(list) = queue.list(entry) {
             let there = list.remove(&place);
             assert!(there, "a job sits where it says it does");
         }
@@ -373,7 +402,7 @@ impl Shard {
 
     fn set_due_alarm(&mut self, at: usize) {
         let queue = &mut self.queues[at];
-        let next = queue.next_due();
+        let next = queue.next_due().map(|place| place.due_at);
         if next == queue.due_alarm {
             return;
         }

@@ -18,6 +18,7 @@ mod packed;
 mod schedules;
 mod set_back;
 mod sorted;
+mod stretch;
 mod submit;
 mod table;
 mod ticks;
@@ -268,7 +269,7 @@ impl Shard {
                 break;
             }
         }
-        self.load_windows();
+        self.load_windows(now);
         self.wake_workers();
     }
 
@@ -357,6 +358,8 @@ impl Shard {
     fn ring(&mut self, now: Timestamp, alarm: Alarm) {
         match alarm {
             Alarm::Due(queue) => self.promote(now, queue),
+            // Pages are asked for after everything that is due.
+            Alarm::Load(queue) => self.queues[queue].load_alarm = None,
             Alarm::Lease(number) => self.lease_ended(now, number),
             Alarm::Expiry(number) => self.expire_waiting(now, number),
             Alarm::Rate(queue) => {

@@ -27,10 +27,6 @@ impl<T: Ord> Sorted<T> {
         self.len
     }
 
-    pub(super) fn is_empty(&self) -> bool {
-        self.len == 0
-    }
-
     /// The least.
     pub(super) fn first(&self) -> Option<&T> {
         self.pieces.front()?.front()
@@ -127,7 +123,7 @@ mod tests {
     }
 
     fn check(sorted: &Sorted<u64>, known: &BTreeSet<u64>) {
-        assert_eq!((sorted.len(), sorted.is_empty()), (known.len(), known.is_empty()));
+        assert_eq!(sorted.len(), known.len());
         assert_eq!(sorted.first(), known.first());
         assert!(sorted.iter().eq(known.iter()) && sorted.iter().rev().eq(known.iter().rev()));
         let sizes: Vec<usize> = sorted.pieces.iter().map(VecDeque::len).collect();

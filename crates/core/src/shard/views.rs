@@ -20,6 +20,7 @@ use crate::waiting::WaitingFor;
 use super::Shard;
 use super::index::{Entry, Lane, Queue, Seat};
 use super::sorted::Sorted;
+use super::stretch::Stretch;
 use super::window::Subject;
 
 impl Shard {
@@ -136,28 +137,29 @@ impl Shard {
         Answer::Leases(leases.take(limit).collect())
     }
 
-    fn queue_view(&self, queue: &Queue) -> QueueView {
-        let lists = queue.ready.iter().chain([&queue.behind, &queue.parked]);
+    fn queue_view<'a>(&self, queue: &'a Queue) -> QueueView {
+        let due = |stretch: &'a Stretch| stretch.ready.iter().chain([&stretch.parked]);
+        let lists = queue.stretches.iter().flat_map(due).chain([&queue.behind]);
         let oldest_ready = lists.clone().filter_map(|list| self.waits_since(list)).min();
-        let ready = lists.map(|list| list.len() as u64).sum();
+        let ready: u64 = lists.map(|list| list.len() as u64).sum();
+        let waiting: usize = queue.stretches.iter().map(|stretch| stretch.waiting.len()).sum();
+        let parked = queue.parked();
         QueueView {
             name: queue.name.clone(),
             settings: queue.settings.clone(),
             counts: queue.counts,
             ready,
-            in_memory: ready
-                + (queue.waiting.len() + queue.holding.len()) as u64
-                + u64::from(queue.running),
+            in_memory: ready + (waiting + queue.holding.len()) as u64 + u64::from(queue.running),
             oldest_ready,
-            unregistered: queue.parked.len() as u64,
-            missing_handlers: self.missing_handlers(&queue.parked),
+            unregistered: parked.iter().map(|list| list.len() as u64).sum(),
+            missing_handlers: self.missing_handlers(parked),
         }
     }
 
     /// Whom these parked jobs wait for.
-    fn missing_handlers(&self, parked: &Sorted<Place>) -> Vec<HandlerName> {
+    fn missing_handlers(&self, parked: [&Sorted<Place>; 2]) -> Vec<HandlerName> {
         let mut names: BTreeSet<&HandlerName> = BTreeSet::new();
-        for place in parked.iter().take(limits::BACKLOG_LOOK_MAX) {
+        for place in parked.iter().flat_map(|list| list.iter().take(limits::BACKLOG_LOOK_MAX)) {
             if let Target::Handler(name) = &self.jobs[place.number].job().target {
                 names.insert(name);
             }

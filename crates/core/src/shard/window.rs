@@ -2,6 +2,10 @@
 //! and a size; `through` is the last place up to which it has them all. Later ones are only in
 //! the store and are read back, in bulk and in order, when the memory runs low.
 //!
+//! That is so for each kind of its jobs ([`Kind`]), and each may keep a part of the window. If it
+//! were not, jobs that nobody takes would fill it, and those of other kinds that are due after them
+//! would never be read.
+//!
 //! A request about a job that is not in memory waits until the store has said what it has under
 //! that name (`Find`). Two things can cross on the way: a change of the same name, and a page
 //! that was read before a change. Both are noticed and the answer is asked for again, or patched.
@@ -19,13 +23,18 @@ use crate::job::{Finish, IdOrigin, Job, Progress};
 use crate::time::Timestamp;
 
 use super::Shard;
+use super::index::{Alarm, Queue};
+use super::sorted::Sorted;
+use super::stretch::{KINDS, Kind, Stretch};
 
 /// A page on its way from the store.
 #[derive(Debug, Default)]
 pub(super) struct Loading {
+    /// The kinds whose memory it continues. Jobs of others that are in it are passed over.
+    joins: [bool; KINDS],
     /// Far jobs that changed since the page was asked for: as they are now, or gone.
     changed: BTreeMap<JobNumber, Option<(Arc<Job>, Progress)>>,
-    /// The memory shrank meanwhile: the page no longer joins it.
+    /// The memory of such a kind shrank meanwhile: the page no longer joins it.
     void: bool,
 }
 
@@ -60,6 +69,11 @@ const SHARE_JOBS_MIN: usize = 1_000;
 
 /// The same for payload bytes.
 const SHARE_BYTES_MIN: usize = 1024 * 1024;
+
+/// What each kind may keep of its queue's window, however many jobs of other kinds are due before
+/// its own: an eighth. The kinds together have half of the window in this way, and whoever is due
+/// first has the other half.
+const KIND_SHARE: usize = 8;
 
 /// Jobs behind keys are kept up to so many windows: enough to look past a blocked key, bounded
 /// all the same.
@@ -143,7 +157,7 @@ impl Shard {
     /// A pending job that is not in memory: keeps it there if the window reaches so far.
     pub(super) fn admit_to_window(&mut self, at: usize, job: &Arc<Job>, progress: Progress) {
         let place = Place { due_at: progress.due_at, number: job.number };
-        if progress.holds_key || place <= self.queues[at].through {
+        if progress.holds_key || place <= self.queues[at].stretch(Kind::of(job)).through {
             self.enter_memory(at, job, progress);
             self.shrink_window(at);
         } else {
@@ -165,58 +179,53 @@ impl Shard {
 
     /// Lets the last jobs of a queue go while it has more in memory than it may.
     pub(super) fn shrink_window(&mut self, at: usize) {
-        while self.is_full(at) {
-            let Some(place) = self.last_to_go(at) else { return };
-            if !self.is_full_without(at, place.number) {
-                return;
-            }
-            self.evict(at, place);
+        let share = self.share();
+        while share.is_exceeded(&self.queues[at]) {
+            let lasts = Kind::ALL.into_iter().filter_map(|kind| self.last_to_go(at, kind, share));
+            let Some((place, kind)) = lasts.max_by_key(|(place, _)| *place) else { return };
+            self.evict(at, kind, place);
         }
     }
 
-    /// Always the very last one: a key's jobs then leave from the back of their line. But not one
-    /// that holds its key after a try, since the next of the key would take its turn.
-    fn last_to_go(&self, at: usize) -> Option<Place> {
+    /// The job of a kind that is let go first, if the kind has to let one go: always the very last
+    /// one, since a key's jobs then leave from the back of their line. But not one that holds its
+    /// key after a try, since the next of the key would take its turn.
+    fn last_to_go(&self, at: usize, kind: Kind, share: Share) -> Option<(Place, Kind)> {
         let queue = &self.queues[at];
-        let [pull, push, handler] = &queue.ready;
-        let lists = [&queue.waiting, pull, push, handler, &queue.behind, &queue.parked];
+        let stretch = queue.stretch(kind);
+        let [pull, push, handler] = &stretch.ready;
+        let behind = (kind == Kind::Keyed).then_some(&queue.behind);
+        let lists = [&stretch.waiting, pull, push, handler, &stretch.parked];
         let may_go = |place: &&Place| !self.jobs[place.number].progress.holds_key;
-        let lasts = lists.into_iter().filter_map(|list| list.iter().rev().find(may_go));
-        lasts.max().copied()
-    }
-
-    fn is_full(&self, at: usize) -> bool {
-        let queue = &self.queues[at];
-        let (jobs_max, bytes_max) = self.allowance();
-        queue.in_memory > jobs_max || queue.bytes > bytes_max
-    }
-
-    /// Whether the others alone fill the window. The one that makes it overflow by its size is
-    /// kept: let go, it would be read again at once, the window being low without it.
-    fn is_full_without(&self, at: usize, number: JobNumber) -> bool {
-        let queue = &self.queues[at];
-        let (jobs_max, bytes_max) = self.allowance();
-        let entry = &self.jobs[number];
-        let size = if entry.is_counted() { entry.payload_bytes() } else { 0 };
-        queue.in_memory > jobs_max || queue.bytes - size >= bytes_max
+        let last = |list: &Sorted<Place>| list.iter().rev().find(may_go).copied();
+        let place = lists.into_iter().chain(behind).filter_map(last).max()?;
+        let entry = &self.jobs[place.number];
+        let (jobs, bytes) = if entry.is_counted() { (1, entry.payload_bytes()) } else { (0, 0) };
+        let must_go = share.is_full_without(queue, bytes)
+            && share.of_a_kind().is_used_without(stretch, jobs, bytes);
+        must_go.then_some((place, kind))
     }
 
     /// What one queue may keep in memory: an equal share, and never so little that reading pages
     /// would be all there is to do.
-    fn allowance(&self) -> (usize, usize) {
+    fn share(&self) -> Share {
         let (jobs, bytes) = (self.config.window_jobs, self.config.window_bytes);
         let queues = self.queue_ids.len().max(1);
-        let jobs_max = (jobs / queues).max(jobs.min(SHARE_JOBS_MIN));
-        (jobs_max, (bytes / queues).max(bytes.min(SHARE_BYTES_MIN)))
+        Share {
+            jobs: (jobs / queues).max(jobs.min(SHARE_JOBS_MIN)),
+            bytes: (bytes / queues).max(bytes.min(SHARE_BYTES_MIN)),
+        }
     }
 
-    fn evict(&mut self, at: usize, place: Place) {
+    fn evict(&mut self, at: usize, kind: Kind, place: Place) {
         let number = place.number;
         let queue = &mut self.queues[at];
-        queue.through = place_before(place);
+        queue.stretch_mut(kind).through = place_before(place);
         self.far.insert(at);
         if let Some(loading) = &mut queue.loading {
-            loading.void = true;
+            loading.void |= loading.joins[kind as usize];
+            let entry = &self.jobs[number];
+            self.note_far_put(at, &self.job_of(entry), entry.progress);
         }
         self.rise(number);
         self.release_key(number);
@@ -226,21 +235,27 @@ impl Shard {
         self.jobs.remove(number);
     }
 
-    /// Asks for the next page of every queue that runs low.
-    pub(super) fn load_windows(&mut self) {
-        let (jobs_max, bytes_max) = self.allowance();
+    /// Asks for the next page of every queue that runs low, and to be called when one will.
+    pub(super) fn load_windows(&mut self, now: Timestamp) {
+        let share = self.share();
         for at in &self.far {
             let queue = &mut self.queues[*at];
-            // However long the line behind a key, it is not read in beyond a few windows.
-            let lined_up = queue.behind.len() > LINED_UP_WINDOWS_MAX * jobs_max;
-            let low = queue.in_memory <= jobs_max / 2 && queue.bytes <= bytes_max / 2;
-            if queue.loading.is_some() || !low || lined_up {
+            if queue.loading.is_some() {
                 continue;
             }
-            queue.loading = Some(Loading::default());
-            let limit = (jobs_max - queue.in_memory).clamp(1, LOAD_MAX);
-            let (queue, after) = (queue.name.clone(), queue.through);
-            self.effects.push_back(Effect::Load { queue, after, limit });
+            let wants = share.wants(queue);
+            let later = wants.into_iter().flatten().filter(|from| *from > now).min();
+            if later != queue.load_alarm {
+                let old = core::mem::replace(&mut queue.load_alarm, later);
+                old.map(|instant| self.alarms.remove(&(instant, Alarm::Load(*at))));
+                later.map(|instant| self.alarms.insert((instant, Alarm::Load(*at))));
+            }
+            let joins = wants.map(|wants| wants.is_some_and(|from| from <= now));
+            let joining = queue.stretches.iter().zip(joins).filter(|(_, joins)| *joins);
+            let Some(after) = joining.map(|(stretch, _)| stretch.through).min() else { continue };
+            let limit = share.page(queue);
+            queue.loading = Some(Loading { joins, ..Loading::default() });
+            self.effects.push_back(Effect::Load { queue: queue.name.clone(), after, limit });
         }
     }
 
@@ -252,35 +267,96 @@ impl Shard {
         more: bool,
     ) {
         let Some(at) = self.queue_ids.get(queue).copied() else { return };
-        let Some(loading) = self.queues[at].loading.take() else { return };
-        if loading.void {
-            return;
-        }
+        let queue = &mut self.queues[at];
+        let Some(loading) = queue.loading.take().filter(|loading| !loading.void) else { return };
         let last = jobs
             .last()
             .map(|(job, progress)| Place { due_at: progress.due_at, number: job.number });
-        self.queues[at].through = match last {
-            Some(place) if more => place,
-            _ => Place::LAST,
-        };
-        let through = self.queues[at].through;
-        if through == Place::LAST {
+        let through = last.filter(|_| more).unwrap_or(Place::LAST);
+        for (stretch, _) in
+            queue.stretches.iter_mut().zip(loading.joins).filter(|(_, joins)| *joins)
+        {
+            stretch.through = stretch.through.max(through);
+        }
+        if queue.stretches.iter().all(|stretch| stretch.through == Place::LAST) {
             self.far.remove(&at);
         }
         let fresh = jobs.into_iter().filter(|(job, _)| !loading.changed.contains_key(&job.number));
         let changed = loading.changed.values().flatten().cloned();
         let all: Vec<_> = fresh.chain(changed).collect();
         for (mut job, progress) in all {
+            let place = Place { due_at: progress.due_at, number: job.number };
+            let reached = place <= self.queues[at].stretch(Kind::of(&job)).through;
+            if !reached || self.jobs.contains(job.number) {
+                continue;
+            }
             // Read from the store, each has a name of the queue to itself: one will do.
             if let Some(job) = Arc::get_mut(&mut job) {
                 job.name.queue = self.queues[at].name.clone();
             }
-            let place = Place { due_at: progress.due_at, number: job.number };
-            if place <= through && !self.jobs.contains(job.number) {
-                self.enter_memory(at, &job, progress);
-            }
+            self.enter_memory(at, &job, progress);
         }
         self.shrink_window(at);
+    }
+}
+
+/// So much may be kept in memory.
+#[derive(Clone, Copy)]
+struct Share {
+    jobs: usize,
+    bytes: usize,
+}
+
+impl Share {
+    /// What each kind may keep of it, whatever the others do.
+    fn of_a_kind(self) -> Share {
+        let part = |whole: usize| (whole / KIND_SHARE).max(1);
+        Share { jobs: part(self.jobs), bytes: part(self.bytes) }
+    }
+
+    fn is_exceeded(self, queue: &Queue) -> bool {
+        queue.in_memory() > self.jobs || queue.bytes() > self.bytes
+    }
+
+    /// Whether the others alone fill the window. The one that makes it overflow by its size is
+    /// kept: let go, it would be read again at once, the window being low without it.
+    fn is_full_without(self, queue: &Queue, bytes: usize) -> bool {
+        queue.in_memory() > self.jobs || queue.bytes() - bytes >= self.bytes
+    }
+
+    /// Whether the others of the kind alone use up what it may keep.
+    fn is_used_without(self, stretch: &Stretch, jobs: usize, bytes: usize) -> bool {
+        stretch.in_memory - jobs >= self.jobs || stretch.bytes - bytes >= self.bytes
+    }
+
+    fn is_low(self, jobs: usize, bytes: usize) -> bool {
+        jobs <= self.jobs / 2 && bytes <= self.bytes / 2
+    }
+
+    /// From when on more jobs of each kind should be read: at once while the window is low. When it
+    /// is not, a kind of which there is little in memory needs more when some may be due.
+    fn wants(self, queue: &Queue) -> [Option<Timestamp>; KINDS] {
+        let is_low = self.is_low(queue.in_memory(), queue.bytes());
+        Kind::ALL.map(|kind| {
+            let stretch = queue.stretch(kind);
+            // However long the line behind a key, it is not read in beyond a few windows.
+            let lined_up =
+                kind == Kind::Keyed && queue.behind.len() > LINED_UP_WINDOWS_MAX * self.jobs;
+            if stretch.through == Place::LAST || lined_up {
+                return None;
+            }
+            if is_low {
+                return Some(Timestamp::MIN);
+            }
+            let lacks = self.of_a_kind().is_low(stretch.in_memory, stretch.bytes);
+            (lacks && !queue.settings.paused_out).then_some(stretch.through.due_at)
+        })
+    }
+
+    /// How many jobs to read: what there is room for, or what a kind may keep in any case.
+    fn page(self, queue: &Queue) -> usize {
+        let room = self.jobs.saturating_sub(queue.in_memory());
+        room.max(self.of_a_kind().jobs).min(LOAD_MAX)
     }
 }
 

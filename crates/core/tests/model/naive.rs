@@ -103,6 +103,8 @@ pub(crate) struct Model {
     pub(crate) succeeded: BTreeSet<Token>,
     /// Whether every job is in memory at the moment: then nothing may be late.
     pub(crate) all_in_memory: bool,
+    /// Whether the memory may hold any number of jobs.
+    unlimited: bool,
     waiting: BTreeMap<Ticket, Request>,
     expected: BTreeMap<Ticket, Expected>,
     just_recovered: bool,
@@ -114,7 +116,7 @@ pub(crate) struct Model {
 }
 
 impl Model {
-    pub(crate) fn new(pushes_max: u32) -> Model {
+    pub(crate) fn new(pushes_max: u32, unlimited: bool) -> Model {
         Model {
             now: i64::MIN,
             before: i64::MIN,
@@ -131,6 +133,7 @@ impl Model {
             pushes_max,
             succeeded: BTreeSet::new(),
             all_in_memory: true,
+            unlimited,
             waiting: BTreeMap::new(),
             expected: BTreeMap::new(),
             just_recovered: false,
@@ -147,7 +150,7 @@ impl Model {
         let (queues, used) = (self.queues.clone(), self.used.clone());
         let (next_number, starts) = (self.next_number, std::mem::take(&mut self.starts));
         let (ticks, just_recovered) = (self.ticks, true);
-        let new = Model::new(self.pushes_max);
+        let new = Model::new(self.pushes_max, self.unlimited);
         *self = Model {
             jobs,
             next_number,
@@ -357,7 +360,8 @@ impl Model {
         self.granted.push(number);
     }
 
-    /// First due, first out. A job that holds its key may be in memory where others are not yet.
+    /// First due, first out; with a small memory among those with a key, and among those without.
+    /// A job that holds its key may be in memory where others are not yet.
     fn check_turn(&self, job: &Job) {
         if job.holds_key {
             return;
@@ -367,6 +371,7 @@ impl Model {
             other.place() < job.place()
                 && other.name.queue == job.name.queue
                 && lane(&other.spec.target) == lane(&job.spec.target)
+                && (self.unlimited || other.name.key.is_some() == job.name.key.is_some())
                 && self.is_startable(other, promoted)
                 && self.is_registered(other)
                 && other.expires_at.is_none_or(|at| at > self.now)

@@ -84,7 +84,7 @@ const ROWS: [(&str, &str, Prepare); 15] = [
         world.put(handled("k/a"));
     }),
     ("beyond the window", "turn: the jobs of its queue that are due before it", |world| {
-        for id in ["b", "c", "k/a"] {
+        for id in ["l/b", "m/c", "k/a"] {
             world.put(pull(id).due(1));
         }
         world.at(1);

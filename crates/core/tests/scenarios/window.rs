@@ -6,7 +6,7 @@ use hence_core::error::Rejection;
 use hence_core::input::{Edit, Nack, Request};
 use hence_core::shard::Config;
 
-use crate::support::draft::{Draft, every, name, pull, push};
+use crate::support::draft::{Draft, every, handled, name, pull, push};
 use crate::support::{Answering, World, at, config};
 use crate::tiny;
 
@@ -303,4 +303,98 @@ fn a_queue_of_its_own_has_a_window_of_its_own() {
     }
     world.run_to(1_000);
     assert_eq!(world.delivered().len(), 9, "one queue does not starve the other");
+}
+
+/// Nine jobs that nobody takes, and four pushes that are due after them.
+fn behind_jobs_that_nobody_takes(jobs: usize, nobody_takes: fn(&str) -> Draft) -> World {
+    let mut world = tiny(jobs);
+    for number in 1..=9 {
+        world.put(nobody_takes(&format!("n{number}")).due(number));
+    }
+    for number in 1..=4 {
+        world.put(push(&format!("j{number}")).due(number * 100));
+    }
+    world
+}
+
+const PUSHES: [&str; 4] = ["j1", "j2", "j3", "j4"];
+
+#[test]
+fn jobs_that_nobody_takes_hold_up_no_others() {
+    type Row = (&'static str, fn(&str) -> Draft);
+    let no_worker: Row = ("no worker", pull);
+    let no_key: Row = ("no worker for keys", |id| pull(&format!("{id}/k")));
+    let no_handler: Row = ("no handler", handled);
+    for (row, nobody_takes) in [no_worker, no_key, no_handler] {
+        for (jobs, crashes) in [(1, false), (3, false), (1, true), (3, true), (12, true)] {
+            let mut world = behind_jobs_that_nobody_takes(jobs, nobody_takes);
+            if crashes {
+                world.crash();
+            }
+            world.run_to(1_000);
+            assert_eq!(world.delivered(), PUSHES, "{row}, a window of {jobs}, {crashes}");
+            assert!(world.queue("default").in_memory <= jobs as u64 + 3 + 4, "{row}, {jobs}");
+        }
+    }
+}
+
+#[test]
+fn jobs_that_were_let_go_for_others_come_in_their_order() {
+    for crashes in [false, true] {
+        let mut world = behind_jobs_that_nobody_takes(3, pull);
+        if crashes {
+            world.crash();
+        }
+        world.run_to(1_000);
+        let mut taken = Vec::new();
+        while taken.len() < 9 {
+            let delivery = world.take_one();
+            taken.push(delivery.job.name.id.to_string());
+            world.ack(delivery.lease.token).expect("in time");
+        }
+        let expected: Vec<String> = (1..=9).map(|number| format!("n{number}")).collect();
+        assert_eq!(taken, expected);
+    }
+}
+
+#[test]
+fn what_may_be_behind_jobs_that_nobody_takes_is_read_when_it_may_be_due() {
+    let mut world = behind_jobs_that_nobody_takes(4, pull);
+    world.crash();
+    world.at(50);
+    world.at(60);
+    let reads = world.effects.iter().any(|effect| matches!(effect, Effect::Load { .. }));
+    assert!(!reads, "nothing is read for the sake of jobs that are not due");
+    for (nth, id) in PUSHES.iter().enumerate() {
+        let due = (nth as i64 + 1) * 100;
+        world.run_to(due - 1);
+        assert_eq!(world.delivered(), [""; 0], "not early");
+        world.run_to(due);
+        assert_eq!(world.delivered(), [*id]);
+    }
+}
+
+/// Of a key, a push must not overtake a job for a worker that was let go.
+#[test]
+fn the_jobs_of_a_key_are_in_order_however_they_leave() {
+    for crashes in [false, true] {
+        let mut world = tiny(2);
+        for (id, due) in [("k/a", 1), ("k/c", 3), ("l/x", 1), ("m/y", 1)] {
+            world.put(pull(id).due(due));
+        }
+        world.put(push("k/b").due(2));
+        if crashes {
+            world.crash();
+        }
+        world.run_to(10);
+        let mut seen = Vec::new();
+        for _ in 0..20 {
+            for delivery in core::mem::take(&mut world.deliveries).into_iter().chain(world.take()) {
+                seen.push(delivery.job.name.id.to_string());
+                world.succeed(delivery.lease.token);
+            }
+        }
+        seen.retain(|id| ["a", "b", "c"].contains(&id.as_str()));
+        assert_eq!(seen, ["a", "b", "c"]);
+    }
 }

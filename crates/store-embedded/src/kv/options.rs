@@ -52,8 +52,8 @@ pub struct Options {
     pub segment_bytes: u64,
     /// Segments kept ready ahead: the reserve for a full disk.
     pub spares_ready: usize,
-    /// Old segments kept until one of them is made new. None in production: it is as much work as to
-    /// make one from nothing.
+    /// Old segments kept until one of them is made new. None in production: that is as much work as
+    /// to make one from nothing.
     pub old_kept: usize,
     /// The largest commit, in bytes of the log.
     pub commit_bytes_max: usize,
