@@ -17,6 +17,7 @@ mod manage;
 mod packed;
 mod schedules;
 mod set_back;
+mod slab;
 mod sorted;
 mod stretch;
 mod submit;

@@ -1,17 +1,19 @@
-//! The jobs in memory, found by number and by name. Neither table has keys of its own: both ask
-//! the job, since there may be very many.
+//! The jobs in memory, found by number and by name. Neither table has keys of its own, since there
+//! may be very many: both ask the job. But each remembers half of what it looks for, so that it
+//! asks the right one only, and none at all when it grows: to look at a hundred thousand jobs in
+//! no order takes long, and everybody waits meanwhile.
 
-use alloc::boxed::Box;
 use core::hash::{BuildHasher, BuildHasherDefault, Hasher};
 use core::ops::Index;
 
 use foldhash::fast::FixedState;
-use hashbrown::hash_table::Entry as Slot;
+use hashbrown::hash_table::Entry as Found;
 use hashbrown::{HashMap, HashTable};
 
 use crate::id::JobNumber;
 
 use super::index::Entry;
+use super::slab::{Slab, Slot};
 
 /// A map by what is counted up.
 pub(super) type CountedMap<K, V> = HashMap<K, V, BuildHasherDefault<Counted>>;
@@ -19,107 +21,106 @@ pub(super) type CountedMap<K, V> = HashMap<K, V, BuildHasherDefault<Counted>>;
 /// The jobs in memory.
 #[derive(Debug)]
 pub(super) struct Jobs {
-    entries: Entries,
+    entries: Slab<Entry>,
+    /// Where each is.
+    numbers: HashTable<Numbered>,
     /// Of names, which others choose.
     hasher: FixedState,
-    /// Who has a name now; each of them is among the entries.
-    names: HashTable<JobNumber>,
+    /// Who has a name now.
+    names: HashTable<Named>,
+}
+
+/// A job by the lower half of its number.
+#[derive(Clone, Copy, Debug)]
+struct Numbered {
+    low: u32,
+    slot: Slot,
+}
+
+/// A job by half of the hash of its name.
+#[derive(Clone, Copy, Debug)]
+struct Named {
+    half: u32,
+    slot: Slot,
 }
 
 impl Jobs {
     pub(super) fn new(seed: u64) -> Self {
-        let hasher = FixedState::with_seed(seed);
-        Jobs { entries: Entries::default(), hasher, names: HashTable::new() }
+        Jobs {
+            entries: Slab::default(),
+            numbers: HashTable::new(),
+            hasher: FixedState::with_seed(seed),
+            names: HashTable::new(),
+        }
     }
 
     pub(super) fn get(&self, number: JobNumber) -> Option<&Entry> {
-        self.entries.get(number)
+        self.slot(number).map(|slot| &self.entries[slot])
     }
 
     pub(super) fn get_mut(&mut self, number: JobNumber) -> Option<&mut Entry> {
-        self.entries.table.find_mut(hash_of(number), is(number)).map(Box::as_mut)
+        self.slot(number).map(|slot| &mut self.entries[slot])
     }
 
     pub(super) fn contains(&self, number: JobNumber) -> bool {
-        self.get(number).is_some()
+        self.slot(number).is_some()
     }
 
     /// The number of the job of this queue that has this key and id.
     pub(super) fn named(&self, queue: u32, name: (Option<&str>, &str)) -> Option<JobNumber> {
         let name = (queue, name);
-        let hash = self.hasher.hash_one(name);
-        self.names.find(hash, |number| self.entries.name(*number) == name).copied()
+        let half = self.half_of(name);
+        let is = |other: &Named| other.half == half && name_of(&self.entries[other.slot]) == name;
+        self.names.find(whole(half), is).map(|found| self.entries[found.slot].number)
     }
 
     /// All of them, in no order that means anything.
     pub(super) fn iter(&self) -> impl Iterator<Item = &Entry> {
-        self.entries.table.iter().map(Box::as_ref)
+        self.entries.iter()
     }
 
     /// Takes a job in. From now on its name means this one, whichever it meant before.
     pub(super) fn insert(&mut self, entry: Entry) {
-        let number = entry.number;
-        self.entries.insert(entry);
-        let Jobs { entries, hasher, names } = self;
-        let name = entries.name(number);
-        let same = |other: &JobNumber| entries.name(*other) == name;
-        let hash = |number: &JobNumber| hasher.hash_one(entries.name(*number));
-        match names.entry(hash(&number), same, hash) {
-            Slot::Occupied(mut slot) => *slot.get_mut() = number,
-            Slot::Vacant(slot) => drop(slot.insert(number)),
+        assert!(!self.contains(entry.number), "a job is in memory once");
+        let (low, half) = (entry.number.0 as u32, self.half_of(name_of(&entry)));
+        let slot = self.entries.insert(entry);
+        let Jobs { entries, numbers, names, .. } = self;
+        numbers.insert_unique(hash_of(low), Numbered { low, slot }, |other| hash_of(other.low));
+        let name = name_of(&entries[slot]);
+        let is = |other: &Named| other.half == half && name_of(&entries[other.slot]) == name;
+        match names.entry(whole(half), is, |other| whole(other.half)) {
+            Found::Occupied(mut place) => place.get_mut().slot = slot,
+            Found::Vacant(place) => drop(place.insert(Named { half, slot })),
         }
     }
 
     /// Lets a job go, and its name unless another has it meanwhile.
     pub(super) fn remove(&mut self, number: JobNumber) {
-        let Some(entry) = self.entries.get(number) else { return };
-        let hash = self.hasher.hash_one(name_of(entry));
-        if let Ok(slot) = self.names.find_entry(hash, |other| *other == number) {
-            slot.remove();
+        let Some(slot) = self.slot(number) else { return };
+        let half = self.half_of(name_of(&self.entries[slot]));
+        if let Ok(place) = self.names.find_entry(whole(half), |other| other.slot == slot) {
+            place.remove();
         }
-        self.entries.remove(number);
+        if let Ok(place) =
+            self.numbers.find_entry(hash_of(number.0 as u32), |other| other.slot == slot)
+        {
+            place.remove();
+        }
+        self.entries.remove(slot);
+    }
+
+    fn slot(&self, number: JobNumber) -> Option<Slot> {
+        let low = number.0 as u32;
+        let is = |other: &Numbered| other.low == low && self.entries[other.slot].number == number;
+        self.numbers.find(hash_of(low), is).map(|found| found.slot)
+    }
+
+    fn half_of(&self, name: (u32, (Option<&str>, &str))) -> u32 {
+        self.hasher.hash_one(name) as u32
     }
 }
 
 impl Index<JobNumber> for Jobs {
-    type Output = Entry;
-
-    fn index(&self, number: JobNumber) -> &Entry {
-        &self.entries[number]
-    }
-}
-
-/// The jobs by number.
-#[derive(Debug, Default)]
-struct Entries {
-    table: HashTable<Box<Entry>>,
-}
-
-impl Entries {
-    fn get(&self, number: JobNumber) -> Option<&Entry> {
-        self.table.find(hash_of(number), is(number)).map(Box::as_ref)
-    }
-
-    fn name(&self, number: JobNumber) -> (u32, (Option<&str>, &str)) {
-        name_of(&self[number])
-    }
-
-    fn insert(&mut self, entry: Entry) {
-        let number = entry.number;
-        match self.table.entry(hash_of(number), is(number), |other| hash_of(other.number)) {
-            Slot::Occupied(_) => unreachable!("a job is in memory once"),
-            Slot::Vacant(slot) => drop(slot.insert(Box::new(entry))),
-        }
-    }
-
-    fn remove(&mut self, number: JobNumber) {
-        if let Ok(slot) = self.table.find_entry(hash_of(number), is(number)) {
-            slot.remove();
-        }
-    }
-}
-
-impl Index<JobNumber> for Entries {
     type Output = Entry;
 
     fn index(&self, number: JobNumber) -> &Entry {
@@ -135,12 +136,14 @@ fn name_of(entry: &Entry) -> (u32, (Option<&str>, &str)) {
     (entry.queue, entry.name())
 }
 
-fn is(number: JobNumber) -> impl Fn(&Box<Entry>) -> bool {
-    move |entry| entry.number == number
+/// A table takes the place from the lowest bits of a hash and tells those in one place apart by the
+/// highest: both are in each half.
+fn whole(half: u32) -> u64 {
+    u64::from(half) << 32 | u64::from(half)
 }
 
-fn hash_of(number: JobNumber) -> u64 {
-    BuildHasherDefault::<Counted>::default().hash_one(number)
+fn hash_of(low: u32) -> u64 {
+    BuildHasherDefault::<Counted>::default().hash_one(low)
 }
 
 /// Hashes what is counted up: job numbers, and tokens by their counter. Nobody else chooses them.
@@ -185,8 +188,8 @@ mod tests {
 
     #[test]
     fn what_is_counted_stays_together_by_eights_and_is_spread_otherwise() {
-        let places: u64 = 1 << 16;
-        let place = |number: u64| hash_of(JobNumber(number)) % places;
+        let places: u32 = 1 << 16;
+        let place = |number: u32| hash_of(number) % u64::from(places);
         for first in (0..1_000_000).step_by(8) {
             let all: BTreeSet<u64> = (first..first + 8).map(place).collect();
             assert_eq!(all.len(), 8, "each has its own");
@@ -196,9 +199,9 @@ mod tests {
         for step in [1, 2, 8, 64, 1_000, places] {
             let taken: BTreeSet<u64> = (0..places / 2).map(|nth| place(nth * step)).collect();
             let least = if step < 8 { places / 5 } else { places / 22 };
-            assert!(taken.len() as u64 > least, "{} places for step {step}", taken.len());
+            assert!(taken.len() as u32 > least, "{} places for step {step}", taken.len());
         }
-        let tags: BTreeSet<u64> = (0..8).map(|nth| hash_of(JobNumber(nth)) >> 57).collect();
+        let tags: BTreeSet<u64> = (0..8).map(|nth| hash_of(nth) >> 57).collect();
         assert_eq!(tags.len(), 8, "told apart by their highest bits");
     }
 }
