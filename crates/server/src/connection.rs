@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use axum::body::Body;
 use axum::response::Response;
+use futures::stream::{FuturesUnordered, StreamExt};
 use hyper::body::Incoming;
 use hyper::service::Service;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
@@ -16,6 +17,7 @@ use hyper_util::server::conn::auto::Builder;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 
+use crate::alarm::Alarm;
 use crate::drain::Drain;
 use crate::http::entrance::{Answering, Entrance};
 use crate::http::front::Peer;
@@ -24,7 +26,7 @@ use crate::stall::Unstalled;
 
 /// How connections are served.
 pub(crate) struct Connections {
-    builder: Arc<Builder<TokioExecutor>>,
+    builder: Builder<TokioExecutor>,
     entrance: Entrance,
     over: Drain,
     write_stall_max: Duration,
@@ -37,7 +39,6 @@ impl Connections {
         let mut builder = Builder::new(TokioExecutor::new());
         builder
             .http1()
-            .timer(TokioTimer::new())
             .header_read_timeout(limits::HEAD_TIMEOUT)
             // Of headers hyper takes `limits::HEADERS_MAX` unless told otherwise. A number that it
             // is told, if only this one, makes it fill and copy two arrays for every request.
@@ -52,7 +53,7 @@ impl Connections {
             .max_local_error_reset_streams(Some(limits::HTTP2_RESETS_MAX))
             .keep_alive_interval(Some(limits::HEAD_TIMEOUT * 3))
             .keep_alive_timeout(limits::HEAD_TIMEOUT);
-        Connections { builder: Arc::new(builder), entrance, over, write_stall_max }
+        Connections { builder, entrance, over, write_stall_max }
     }
 
     /// Serves a connection to its end.
@@ -61,11 +62,13 @@ impl Connections {
         stream: TcpStream,
         peer: SocketAddr,
     ) -> impl Future<Output = ()> + Send + 'static {
-        let (builder, over) = (self.builder.clone(), self.over.clone());
+        let (mut builder, over) = (self.builder.clone(), self.over.clone());
+        let alarm = Alarm::new(limits::HEAD_TIMEOUT);
+        builder.http1().timer(alarm.clone());
         let write_stall_max = self.write_stall_max;
         let spoken = Arc::new(AtomicBool::new(false));
         let (entrance, heard) = (self.entrance.clone(), Arc::clone(&spoken));
-        let service = Visitor { entrance, peer: Peer(peer), spoken };
+        let service = Visitor { entrance, peer: Peer(peer), alarm, spoken };
         async move {
             // Answers are small: waiting for more to send with them only delays them.
             if let Err(error) = stream.set_nodelay(true) {
@@ -74,18 +77,38 @@ impl Connections {
             let stream = TokioIo::new(Unstalled::new(stream, write_stall_max));
             let connection = builder.serve_connection(stream, service);
             tokio::pin!(connection);
+            // In a set of one: it is polled when it is woken, not whenever the connection is.
+            let mut cause = FuturesUnordered::from_iter([cause_to_end(&heard, &over)]);
             let ended = tokio::select! {
+                biased;
                 ended = connection.as_mut() => ended,
-                () = silence(&heard) => return,
-                () = over.begun() => {
-                    connection.as_mut().graceful_shutdown();
-                    connection.await
-                }
+                Some(cause) = cause.next() => match cause {
+                    Cause::Silence => return,
+                    Cause::Farewell => {
+                        connection.as_mut().graceful_shutdown();
+                        connection.await
+                    }
+                },
             };
             if let Err(error) = ended {
                 tracing::debug!(%peer, %error, "a connection broke");
             }
         }
+    }
+}
+
+/// Why a connection ends though its peer has not ended it.
+enum Cause {
+    /// Nothing was asked on it.
+    Silence,
+    /// The server goes away.
+    Farewell,
+}
+
+async fn cause_to_end(heard: &AtomicBool, over: &Drain) -> Cause {
+    tokio::select! {
+        () = silence(heard) => Cause::Silence,
+        () = over.begun() => Cause::Farewell,
     }
 }
 
@@ -104,6 +127,7 @@ async fn silence(heard: &AtomicBool) {
 struct Visitor {
     entrance: Entrance,
     peer: Peer,
+    alarm: Alarm,
     /// Whether anything was asked on this connection.
     spoken: Arc<AtomicBool>,
 }
@@ -115,7 +139,9 @@ impl Service<http::Request<Incoming>> for Visitor {
 
     fn call(&self, request: http::Request<Incoming>) -> Self::Future {
         self.spoken.store(true, Ordering::Relaxed);
-        self.entrance.call(request.map(Body::new), Some(self.peer))
+        // Later versions answer each request in a task of its own.
+        let alarm = (request.version() <= http::Version::HTTP_11).then(|| self.alarm.clone());
+        self.entrance.call(request.map(Body::new), Some(self.peer), alarm)
     }
 }
 

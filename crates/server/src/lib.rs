@@ -4,6 +4,7 @@
 //! `http/types` for the wire. Nothing here decides about jobs: the core does, through the
 //! library's `Client`.
 
+mod alarm;
 pub mod config;
 mod connection;
 mod drain;

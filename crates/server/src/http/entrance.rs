@@ -18,6 +18,7 @@ use super::app::App;
 use super::errors::Problem;
 use super::front::Peer;
 use super::{front, leases, submit};
+use crate::alarm::Alarm;
 
 /// Whoever answers requests.
 #[derive(Clone)]
@@ -43,12 +44,17 @@ impl Entrance {
         Entrance { router, app: None }
     }
 
-    /// Answers a request from there.
-    pub(crate) fn call(&self, mut request: Request, peer: Option<Peer>) -> Answering {
+    /// Answers a request from there. With an alarm, it is the one of the task that asks.
+    pub(crate) fn call(
+        &self,
+        mut request: Request,
+        peer: Option<Peer>,
+        alarm: Option<Alarm>,
+    ) -> Answering {
         if let Some(app) = &self.app
             && let Some(steady) = Steady::of(&request)
         {
-            return Either::Left(steady.answer(app, request));
+            return Either::Left(steady.answer(app, request, alarm));
         }
         if let Some(peer) = peer {
             request.extensions_mut().insert(peer);
@@ -93,12 +99,12 @@ impl Steady {
         }
     }
 
-    fn answer(self, app: &App, request: Request) -> Boxed {
+    fn answer(self, app: &App, request: Request, alarm: Option<Alarm>) -> Boxed {
         match self {
-            Steady::Submit => self.attended(app, request, submit::submit),
-            Steady::Lease => self.attended(app, request, leases::lease),
-            Steady::Ack => self.attended(app, request, leases::ack),
-            Steady::AckMany => self.attended(app, request, leases::ack_many),
+            Steady::Submit => self.attended(app, request, alarm, submit::submit),
+            Steady::Lease => self.attended(app, request, alarm, leases::lease),
+            Steady::Ack => self.attended(app, request, alarm, leases::ack),
+            Steady::AckMany => self.attended(app, request, alarm, leases::ack_many),
         }
     }
 
@@ -106,6 +112,7 @@ impl Steady {
         self,
         app: &App,
         request: Request,
+        alarm: Option<Alarm>,
         handler: fn(State<App>, Request) -> F,
     ) -> Boxed
     where
@@ -113,7 +120,7 @@ impl Steady {
     {
         let state = State(app.clone());
         let handle = move |request| handler(state, request).map(IntoResponse::into_response);
-        front::attend(app.clone(), self.route(), request, handle).map(Ok).boxed()
+        front::attend(app.clone(), self.route(), request, alarm, handle).map(Ok).boxed()
     }
 }
 

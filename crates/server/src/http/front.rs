@@ -14,6 +14,7 @@ use http::{Method, StatusCode, Uri};
 use super::app::App;
 use super::errors::Problem;
 use super::kinds;
+use crate::alarm::Alarm;
 use crate::limits;
 
 /// Routes that may wait, or work through many jobs.
@@ -27,7 +28,7 @@ pub(crate) struct Peer(pub(crate) SocketAddr);
 pub(crate) async fn front(State(app): State<App>, request: Request, next: Next) -> Response {
     let matched = request.extensions().get::<MatchedPath>().cloned();
     let route = matched.as_ref().map_or("unmatched", MatchedPath::as_str);
-    attend(app, route, request, |request| next.run(request)).await
+    attend(app, route, request, None, |request| next.run(request)).await
 }
 
 /// Guards, bounds and measures a request to this route, which is answered by `handle`. The request
@@ -36,6 +37,7 @@ pub(crate) fn attend<F: Future<Output = Response> + Send>(
     app: App,
     route: &str,
     request: Request,
+    alarm: Option<Alarm>,
     handle: impl FnOnce(Request) -> F,
 ) -> impl Future<Output = Response> + Send {
     let watch = Stopwatch::start();
@@ -43,7 +45,7 @@ pub(crate) fn attend<F: Future<Output = Response> + Send>(
     let handling = check(&app, &request).map(|()| handle(request));
     async move {
         let response = match handling {
-            Ok(handling) => answer(&app, route, handling).await,
+            Ok(handling) => answer(&app, route, alarm, handling).await,
             Err(problem) => problem.into_response(),
         };
         if let Some(act) = act {
@@ -91,17 +93,26 @@ fn check(app: &App, request: &Request) -> Result<(), Problem> {
     Ok(())
 }
 
-async fn answer(app: &App, route: &str, handling: impl Future<Output = Response>) -> Response {
+async fn answer(
+    app: &App,
+    route: &str,
+    alarm: Option<Alarm>,
+    handling: impl Future<Output = Response>,
+) -> Response {
     let patience = app.bounds.request_timeout;
     let patience = if LONG.contains(&route) { patience + limits::LONG_POLL_MAX } else { patience };
     let unwind = AssertUnwindSafe(handling).catch_unwind();
-    match tokio::time::timeout(patience, unwind).await {
-        Ok(Ok(response)) => response,
-        Ok(Err(_)) => {
+    let answered = match alarm {
+        Some(alarm) => alarm.within(patience, unwind).await,
+        None => tokio::time::timeout(patience, unwind).await.ok(),
+    };
+    match answered {
+        Some(Ok(response)) => response,
+        Some(Err(_)) => {
             tracing::error!(route, "a request made its handler panic");
             Problem::new(kinds::INTERNAL, "the request made its handler panic").into_response()
         }
-        Err(_) => {
+        None => {
             let detail = format!("it was given up after {} seconds", patience.as_secs());
             Problem::new(kinds::TIMED_OUT, detail).into_response()
         }

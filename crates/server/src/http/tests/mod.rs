@@ -101,7 +101,7 @@ impl Api {
     }
 
     async fn answer(&self, request: Request) -> Answer {
-        let (parts, body) = self.entrance.call(request, None).await.unwrap().into_parts();
+        let (parts, body) = self.entrance.call(request, None, None).await.unwrap().into_parts();
         let bytes = axum::body::to_bytes(body, usize::MAX).await.unwrap().to_vec();
         Answer { status: parts.status.as_u16(), headers: parts.headers, bytes }
     }
