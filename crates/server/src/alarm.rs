@@ -99,7 +99,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn each_bound_is_kept_whatever_the_timer_was_set_for() {
         let alarm = Alarm::new(SECOND);
-        // Bounds that were kept leave the timer at what nobody waits for: earlier or later than the next.
+        // A bound that was kept leaves the timer where nobody needs it: before the next, or after.
         let rows = [(1, 9), (10, 3), (2, 9), (30, 99), (5, 1), (60, 7), (20, 99), (1, 9)];
         for (bound, takes) in rows {
             let started = now();
