@@ -7,27 +7,31 @@ use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use hyper::rt::{Sleep, Timer};
-use tokio::time::Instant;
+use hyper_util::rt::TokioTimer;
 
 /// The timer. For the task of its connection alone: it wakes whoever asked last.
 #[derive(Clone)]
-pub(crate) struct Alarm(Arc<Mutex<Pin<Box<tokio::time::Sleep>>>>);
+pub(crate) struct Alarm(Arc<Mutex<Set>>);
+
+/// What it is set for.
+struct Set {
+    at: Instant,
+    sleep: Pin<Box<dyn Sleep>>,
+}
 
 impl Alarm {
     /// One that will be asked for the first time in about this span.
     pub(crate) fn new(span: Duration) -> Self {
-        let deadline = now() + span;
-        #[expect(clippy::disallowed_methods, reason = "how long a peer takes decides no job")]
-        let sleep = tokio::time::sleep_until(deadline);
-        Alarm(Arc::new(Mutex::new(Box::pin(sleep))))
+        let at = TokioTimer::new().now() + span;
+        Alarm(Arc::new(Mutex::new(Set { at, sleep: TokioTimer::new().sleep_until(at) })))
     }
 
     /// What comes of `future`; none if that takes longer than `span`.
     pub(crate) async fn within<F: Future>(&self, span: Duration, future: F) -> Option<F::Output> {
-        let deadline = now() + span;
+        let deadline = self.now() + span;
         let mut future = pin!(future);
         poll_fn(|cx| match future.as_mut().poll(cx) {
             Poll::Ready(output) => Poll::Ready(Some(output)),
@@ -37,24 +41,26 @@ impl Alarm {
     }
 
     fn poll_until(&self, cx: &mut Context<'_>, deadline: Instant) -> Poll<()> {
-        let mut sleep = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if sleep.deadline() > deadline {
-            sleep.as_mut().reset(deadline);
+        let mut set = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if set.at > deadline {
+            set.to(deadline);
         }
-        while sleep.as_mut().poll(cx).is_ready() {
-            if sleep.deadline() >= deadline {
+        while set.sleep.as_mut().poll(cx).is_ready() {
+            if set.at >= deadline {
                 return Poll::Ready(());
             }
             // It was set for something else that has been done with in time.
-            sleep.as_mut().reset(deadline);
+            set.to(deadline);
         }
         Poll::Pending
     }
 }
 
-#[expect(clippy::disallowed_methods, reason = "how long a peer takes decides no job")]
-fn now() -> Instant {
-    Instant::now()
+impl Set {
+    fn to(&mut self, at: Instant) {
+        self.at = at;
+        TokioTimer::new().reset(&mut self.sleep, at);
+    }
 }
 
 /// For hyper, which bounds the time of a head.
@@ -63,12 +69,12 @@ impl Timer for Alarm {
         self.sleep_until(self.now() + duration)
     }
 
-    fn sleep_until(&self, deadline: std::time::Instant) -> Pin<Box<dyn Sleep>> {
-        Box::pin(Until { alarm: self.clone(), deadline: deadline.into() })
+    fn sleep_until(&self, deadline: Instant) -> Pin<Box<dyn Sleep>> {
+        Box::pin(Until { alarm: self.clone(), deadline })
     }
 
-    fn now(&self) -> std::time::Instant {
-        now().into_std()
+    fn now(&self) -> Instant {
+        TokioTimer::new().now()
     }
 }
 
@@ -102,11 +108,11 @@ mod tests {
         // A bound that was kept leaves the timer where nobody needs it: before the next, or after.
         let rows = [(1, 9), (10, 3), (2, 9), (30, 99), (5, 1), (60, 7), (20, 99), (1, 9)];
         for (bound, takes) in rows {
-            let started = now();
+            let started = alarm.now();
             let work = tokio::time::timeout(takes * SECOND, pending::<()>());
             let done = alarm.within(bound * SECOND, work).await;
             assert_eq!(done.is_some(), takes < bound, "{takes} of {bound}");
-            let (took, expected) = (now() - started, takes.min(bound) * SECOND);
+            let (took, expected) = (alarm.now() - started, takes.min(bound) * SECOND);
             assert!((expected..expected + SECOND / 100).contains(&took), "{took:?}, {expected:?}");
         }
     }
@@ -114,14 +120,14 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn two_bounds_of_one_task_are_kept_both() {
         let alarm = Alarm::new(SECOND);
-        let started = now();
+        let started = alarm.now();
         let head = async {
             alarm.sleep(3 * SECOND).await;
-            now() - started
+            alarm.now() - started
         };
         let answer = async {
             assert_eq!(alarm.within(5 * SECOND, pending::<()>()).await, None);
-            now() - started
+            alarm.now() - started
         };
         let (head, answer) = tokio::join!(head, answer);
         assert_eq!((head.as_secs(), answer.as_secs()), (3, 5));

@@ -183,8 +183,89 @@ impl Hasher for Counted {
 #[cfg(test)]
 mod tests {
     use alloc::collections::BTreeSet;
+    use alloc::string::{String, ToString};
+    use alloc::sync::Arc;
 
     use super::*;
+    use crate::id::{JobId, JobName, QueueName};
+    use crate::job::{Job, JobSpec, JobState, Payload, Progress, Target};
+    use crate::shard::index::{Held, Lane, Seat};
+    use crate::time::Timestamp;
+
+    fn entry(number: JobNumber, id: &str) -> Entry {
+        let spec = JobSpec::new(Target::Worker);
+        let job = Job {
+            number,
+            name: JobName {
+                queue: QueueName::default_queue(),
+                key: None,
+                id: JobId::new(id).unwrap(),
+            },
+            submitted_at: Timestamp::EPOCH,
+            scheduled_for: Timestamp::EPOCH,
+            payload: Payload::default(),
+            target: spec.target,
+            retry: spec.retry,
+            timeout: spec.timeout,
+            expires_at: None,
+            retention: spec.retention,
+            keep_result: false,
+            key_on_failure: spec.key_on_failure,
+            on_unknown: spec.on_unknown,
+            occurrence: None,
+            fingerprint: None,
+        };
+        Entry {
+            number,
+            held: Held::Whole(Arc::new(job)),
+            progress: Progress::fresh(Timestamp::EPOCH),
+            lease: None,
+            queue: 0,
+            state: JobState::Scheduled,
+            seat: Seat::Waiting,
+            lane: Lane::Pull,
+            told: false,
+        }
+    }
+
+    #[test]
+    fn jobs_that_are_equal_by_half_are_told_apart() {
+        // Every second has the lower half of its number from the one before it; and of so many
+        // names, some have equal halves of their hashes.
+        const JOBS: u64 = 300_000;
+        let number = |nth: u64| JobNumber(nth / 2 + ((nth % 2) << 32));
+        let id = |nth: u64| -> String { nth.to_string() };
+        let mut jobs = Jobs::new(7);
+        for nth in 0..JOBS {
+            jobs.insert(entry(number(nth), &id(nth)));
+        }
+        let halves: BTreeSet<u32> =
+            (0..JOBS).map(|nth| jobs.half_of((0, (None, &id(nth))))).collect();
+        assert!((halves.len() as u64) < JOBS, "no two names share a half: the test shows nothing");
+        let check = |jobs: &Jobs, nth: u64, is_there: bool| {
+            let found = is_there.then_some(number(nth));
+            assert_eq!(jobs.get(number(nth)).map(|entry| entry.number), found, "{nth}");
+            assert_eq!(jobs.named(0, (None, &id(nth))), found, "{nth}");
+        };
+        (0..JOBS).for_each(|nth| check(&jobs, nth, true));
+        for nth in (0..JOBS).filter(|nth| nth % 3 == 0) {
+            jobs.remove(number(nth));
+        }
+        (0..JOBS).for_each(|nth| check(&jobs, nth, nth % 3 != 0));
+    }
+
+    #[test]
+    fn a_name_means_the_job_that_took_it_last() {
+        let mut jobs = Jobs::new(7);
+        let [old, new] = [JobNumber(1), JobNumber(2)];
+        jobs.insert(entry(old, "a"));
+        jobs.insert(entry(new, "a"));
+        assert_eq!(jobs.named(0, (None, "a")), Some(new));
+        jobs.remove(old);
+        assert_eq!(jobs.named(0, (None, "a")), Some(new), "the name is no longer the old one's");
+        jobs.remove(new);
+        assert_eq!(jobs.named(0, (None, "a")), None);
+    }
 
     #[test]
     fn what_is_counted_stays_together_by_eights_and_is_spread_otherwise() {
