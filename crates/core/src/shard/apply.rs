@@ -159,10 +159,11 @@ impl Shard {
         if !progress.holds_key {
             self.release_key(number);
         }
-        let held = self.hold(job, progress);
+        let (held, lacks) = (self.hold(job, progress), self.lacks(&job.target));
         let Some(entry) = self.jobs.get_mut(number) else { return };
         entry.held = held;
         entry.lane = Lane::of(&job.target);
+        entry.lacks = lacks;
         entry.progress = progress;
         entry.state.transition(JobState::Scheduled);
         let (at, place, kind) = (entry.at(), entry.place(), entry.kind());
@@ -322,7 +323,7 @@ impl Shard {
             state: JobState::Scheduled,
             seat: Seat::Waiting,
             lane: Lane::of(&job.target),
-            told: false,
+            lacks: self.lacks(&job.target),
         };
         self.jobs.insert(entry);
         if progress.holds_key {

@@ -15,7 +15,7 @@ use crate::limits;
 use crate::time::{Millis, Timestamp};
 
 use super::Shard;
-use super::index::{Alarm, Lane, Seat};
+use super::index::{Alarm, Lacks, Lane, Seat};
 use super::sorted::Sorted;
 
 /// Leases in one fact: bounds the size of a record, not the speed.
@@ -157,9 +157,7 @@ impl Shard {
             self.expire_waiting(now, number);
             return Start::PassedOver;
         }
-        if let Target::Handler(name) = &entry.job().target
-            && !self.handlers.contains(name)
-        {
+        if entry.lacks != Lacks::Nothing {
             self.park(now, at, number);
             return Start::PassedOver;
         }
@@ -217,8 +215,7 @@ impl Shard {
         // Applied one by one, so that the next choice sees it; persisted as one fact.
         self.apply_grant(token, &grants.holder, now, &grant);
         grants.leases.push(grant);
-        let Some(entry) = self.jobs.get_mut(number) else { return };
-        entry.told = false;
+        let entry = &self.jobs[number];
         if let Some(lease) = entry.lease.as_deref().cloned() {
             grants.deliveries.push(Delivery { job: Arc::clone(entry.job()), lease, due_at });
         }
@@ -254,8 +251,10 @@ impl Shard {
 
     /// Says that nobody here can run the job. Once, though it is looked at again and again.
     fn tell_unregistered(&mut self, number: JobNumber) {
-        let Some(entry) = self.jobs.get_mut(number).filter(|entry| !entry.told) else { return };
-        entry.told = true;
+        let Some(entry) = self.jobs.get_mut(number) else { return };
+        if core::mem::replace(&mut entry.lacks, Lacks::HandlerAsSaid) == Lacks::HandlerAsSaid {
+            return;
+        }
         let job = entry.job();
         if let Target::Handler(handler) = &job.target {
             let (job, handler) = (job.name.clone(), handler.clone());
@@ -276,9 +275,20 @@ impl Shard {
     }
 
     pub(super) fn set_handlers(&mut self, names: Vec<HandlerName>) {
-        self.handlers = names.into_iter().collect();
         for at in 0..self.queues.len() {
             self.unpark(at);
+        }
+        let names = names.into_iter().collect();
+        if core::mem::replace(&mut self.handlers, names) != self.handlers {
+            self.sort_handled();
+        }
+    }
+
+    /// What a job for this target lacks here.
+    pub(super) fn lacks(&self, target: &Target) -> Lacks {
+        match target {
+            Target::Handler(name) if !self.handlers.contains(name) => Lacks::Handler,
+            Target::Handler(_) | Target::Http(_) | Target::Worker => Lacks::Nothing,
         }
     }
 

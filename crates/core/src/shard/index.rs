@@ -39,8 +39,7 @@ pub(super) struct Entry {
     pub(super) state: JobState,
     pub(super) seat: Seat,
     pub(super) lane: Lane,
-    /// Whether it was said that its handler is not registered.
-    pub(super) told: bool,
+    pub(super) lacks: Lacks,
 }
 
 const _: () = assert!(size_of::<Entry>() == 64, "a job in memory has not grown");
@@ -83,6 +82,17 @@ pub(super) enum Lane {
 }
 
 pub(super) const LANES: usize = 3;
+
+/// What a job would need here to be run by a handler.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Lacks {
+    /// Its handler is registered, or it is not for one.
+    Nothing,
+    /// Its handler is not registered.
+    Handler,
+    /// The same, and that was said.
+    HandlerAsSaid,
+}
 
 impl Lane {
     pub(super) fn of(target: &Target) -> Lane {
@@ -158,7 +168,7 @@ impl Entry {
 
     pub(super) fn kind(&self) -> Kind {
         let (key, _) = self.name();
-        Kind::new(key.is_some(), self.lane)
+        Kind::new(key.is_some(), self.lane, self.lacks)
     }
 
     pub(super) fn payload_bytes(&self) -> usize {
@@ -251,14 +261,14 @@ impl Queue {
 
     /// The first of those that are ready to leave in this way.
     pub(super) fn next_ready(&self, lane: Lane) -> Option<Place> {
-        let kinds = [Kind::new(false, lane), Kind::Keyed];
-        let lists = kinds.map(|kind| &self.stretch(kind).ready[lane as usize]);
-        lists.into_iter().filter_map(Sorted::first).min().copied()
+        let lists =
+            Kind::in_lane(lane).iter().map(|kind| &self.stretch(*kind).ready[lane as usize]);
+        lists.filter_map(Sorted::first).min().copied()
     }
 
     /// Those whose handlers are not registered: without keys, and with.
     pub(super) fn parked(&self) -> [&Sorted<Place>; 2] {
-        [Kind::Handler, Kind::Keyed].map(|kind| &self.stretch(kind).parked)
+        [Kind::Unregistered, Kind::Keyed].map(|kind| &self.stretch(kind).parked)
     }
 }
 

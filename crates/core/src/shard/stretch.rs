@@ -1,37 +1,47 @@
 //! The kinds of a queue's jobs, and what is in memory of each.
 
-use crate::change::Place;
-use crate::job::Job;
-
-use super::index::{LANES, Lane};
+use super::index::{LANES, Lacks, Lane};
 use super::sorted::Sorted;
+use crate::change::Place;
 
 /// Which jobs of a queue wait for the same: where one kind stands still, say because no worker
-/// comes, the others go on. Jobs with keys are one kind, however they leave: the next of a key must
-/// not be handed out while an earlier one is not even in memory.
+/// comes, the others go on. Jobs for handlers that are not registered are a kind of their own, and
+/// become the other when theirs is. Jobs with keys are one kind, however they leave: the next of a
+/// key must not be handed out while an earlier one is not even in memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Kind {
     Pull,
     Push,
     Handler,
+    Unregistered,
     Keyed,
 }
 
-pub(super) const KINDS: usize = 4;
+pub(super) const KINDS: usize = 5;
 
 impl Kind {
-    pub(super) const ALL: [Kind; KINDS] = [Kind::Pull, Kind::Push, Kind::Handler, Kind::Keyed];
+    pub(super) const ALL: [Kind; KINDS] =
+        [Kind::Pull, Kind::Push, Kind::Handler, Kind::Unregistered, Kind::Keyed];
 
-    pub(super) fn of(job: &Job) -> Kind {
-        Kind::new(job.name.key.is_some(), Lane::of(&job.target))
+    /// Between these two, jobs change as handlers come and go.
+    pub(super) const HANDLED: [Kind; 2] = [Kind::Handler, Kind::Unregistered];
+
+    /// Those that leave in this way, or would.
+    pub(super) fn in_lane(lane: Lane) -> &'static [Kind] {
+        match lane {
+            Lane::Pull => &[Kind::Pull, Kind::Keyed],
+            Lane::Push => &[Kind::Push, Kind::Keyed],
+            Lane::Handler => &[Kind::Handler, Kind::Unregistered, Kind::Keyed],
+        }
     }
 
-    pub(super) fn new(keyed: bool, lane: Lane) -> Kind {
-        match lane {
+    pub(super) fn new(keyed: bool, lane: Lane, lacks: Lacks) -> Kind {
+        match (lane, lacks) {
             _ if keyed => Kind::Keyed,
-            Lane::Pull => Kind::Pull,
-            Lane::Push => Kind::Push,
-            Lane::Handler => Kind::Handler,
+            (Lane::Pull, _) => Kind::Pull,
+            (Lane::Push, _) => Kind::Push,
+            (Lane::Handler, Lacks::Nothing) => Kind::Handler,
+            (Lane::Handler, Lacks::Handler | Lacks::HandlerAsSaid) => Kind::Unregistered,
         }
     }
 }

@@ -189,7 +189,7 @@ mod tests {
     use super::*;
     use crate::id::{JobId, JobName, QueueName};
     use crate::job::{Job, JobSpec, JobState, Payload, Progress, Target};
-    use crate::shard::index::{Held, Lane, Seat};
+    use crate::shard::index::{Held, Lacks, Lane, Seat};
     use crate::time::Timestamp;
 
     fn entry(number: JobNumber, id: &str) -> Entry {
@@ -224,7 +224,7 @@ mod tests {
             state: JobState::Scheduled,
             seat: Seat::Waiting,
             lane: Lane::Pull,
-            told: false,
+            lacks: Lacks::Nothing,
         }
     }
 

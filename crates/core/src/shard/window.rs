@@ -23,7 +23,7 @@ use crate::job::{Finish, IdOrigin, Job, Progress};
 use crate::time::Timestamp;
 
 use super::Shard;
-use super::index::{Alarm, Queue};
+use super::index::{Alarm, Lacks, Lane, Queue, Seat};
 use super::sorted::Sorted;
 use super::stretch::{KINDS, Kind, Stretch};
 
@@ -71,8 +71,8 @@ const SHARE_JOBS_MIN: usize = 1_000;
 const SHARE_BYTES_MIN: usize = 1024 * 1024;
 
 /// What each kind may keep of its queue's window, however many jobs of other kinds are due before
-/// its own: an eighth. The kinds together have half of the window in this way, and whoever is due
-/// first has the other half.
+/// its own: an eighth. The kinds together have five eighths of the window in this way, and whoever
+/// is due first has the others.
 const KIND_SHARE: usize = 8;
 
 /// Jobs behind keys are kept up to so many windows: enough to look past a blocked key, bounded
@@ -157,7 +157,7 @@ impl Shard {
     /// A pending job that is not in memory: keeps it there if the window reaches so far.
     pub(super) fn admit_to_window(&mut self, at: usize, job: &Arc<Job>, progress: Progress) {
         let place = Place { due_at: progress.due_at, number: job.number };
-        if progress.holds_key || place <= self.queues[at].stretch(Kind::of(job)).through {
+        if progress.holds_key || place <= self.queues[at].stretch(self.kind_of(job)).through {
             self.enter_memory(at, job, progress);
             self.shrink_window(at);
         } else {
@@ -191,6 +191,74 @@ impl Shard {
     /// one, since a key's jobs then leave from the back of their line. But not one that holds its
     /// key after a try, since the next of the key would take its turn.
     fn last_to_go(&self, at: usize, kind: Kind, share: Share) -> Option<(Place, Kind)> {
+        let place = self.last_of(at, kind)?;
+        let (queue, entry) = (&self.queues[at], &self.jobs[place.number]);
+        let (jobs, bytes) = if entry.is_counted() { (1, entry.payload_bytes()) } else { (0, 0) };
+        let must_go = share.is_full_without(queue, bytes)
+            && share.of_a_kind().is_used_without(queue.stretch(kind), jobs, bytes);
+        must_go.then_some((place, kind))
+    }
+
+    fn kind_of(&self, job: &Job) -> Kind {
+        Kind::new(job.name.key.is_some(), Lane::of(&job.target), self.lacks(&job.target))
+    }
+
+    /// Other handlers are registered now: jobs that gained theirs, or lost it, change their kind.
+    pub(super) fn sort_handled(&mut self) {
+        let handled = self.jobs.iter().filter(|entry| entry.lane == Lane::Handler);
+        let changed = handled.filter_map(|entry| {
+            let lacks = self.lacks(&self.job_of(entry).target);
+            let is_changed = (lacks == Lacks::Nothing) != (entry.lacks == Lacks::Nothing);
+            is_changed.then_some((entry.number, lacks))
+        });
+        for (number, lacks) in changed.collect::<Vec<_>>() {
+            self.set_lacks(number, lacks);
+        }
+        for at in 0..self.queues.len() {
+            self.level_handled(at);
+        }
+    }
+
+    fn set_lacks(&mut self, number: JobNumber, lacks: Lacks) {
+        let entry = &self.jobs[number];
+        let seat = entry.seat;
+        // One that runs is in no list, one with a key stays in its lists.
+        let moves = seat != Seat::Running && entry.kind() != Kind::Keyed;
+        if moves {
+            self.rise(number);
+        }
+        if let Some(entry) = self.jobs.get_mut(number) {
+            entry.lacks = lacks;
+        }
+        if moves {
+            self.sit(number, seat);
+        }
+    }
+
+    /// Two kinds that gave jobs to each other are complete as far as both of them were. What is
+    /// behind that is let go: it would overtake what is in the store only.
+    fn level_handled(&mut self, at: usize) {
+        let queue = &mut self.queues[at];
+        if let Some(loading) = &mut queue.loading {
+            // A page for one of them goes on where that one ended.
+            let [one, other] = Kind::HANDLED.map(|kind| loading.joins[kind as usize]);
+            loading.void |= one != other;
+        }
+        let [one, other] = Kind::HANDLED.map(|kind| queue.stretch(kind).through);
+        let through = one.min(other);
+        for kind in Kind::HANDLED {
+            while let Some(place) = self.last_of(at, kind).filter(|place| *place > through) {
+                self.evict(at, kind, place);
+            }
+            self.queues[at].stretch_mut(kind).through = through;
+        }
+        if through != Place::LAST {
+            self.far.insert(at);
+        }
+    }
+
+    /// The last job of a kind that may be let go at all.
+    fn last_of(&self, at: usize, kind: Kind) -> Option<Place> {
         let queue = &self.queues[at];
         let stretch = queue.stretch(kind);
         let [pull, push, handler] = &stretch.ready;
@@ -198,12 +266,7 @@ impl Shard {
         let lists = [&stretch.waiting, pull, push, handler, &stretch.parked];
         let may_go = |place: &&Place| !self.jobs[place.number].progress.holds_key;
         let last = |list: &Sorted<Place>| list.iter().rev().find(may_go).copied();
-        let place = lists.into_iter().chain(behind).filter_map(last).max()?;
-        let entry = &self.jobs[place.number];
-        let (jobs, bytes) = if entry.is_counted() { (1, entry.payload_bytes()) } else { (0, 0) };
-        let must_go = share.is_full_without(queue, bytes)
-            && share.of_a_kind().is_used_without(stretch, jobs, bytes);
-        must_go.then_some((place, kind))
+        lists.into_iter().chain(behind).filter_map(last).max()
     }
 
     /// What one queue may keep in memory: an equal share, and never so little that reading pages
@@ -286,7 +349,7 @@ impl Shard {
         let all: Vec<_> = fresh.chain(changed).collect();
         for (mut job, progress) in all {
             let place = Place { due_at: progress.due_at, number: job.number };
-            let reached = place <= self.queues[at].stretch(Kind::of(&job)).through;
+            let reached = place <= self.queues[at].stretch(self.kind_of(&job)).through;
             if !reached || self.jobs.contains(job.number) {
                 continue;
             }

@@ -37,6 +37,9 @@ pub(crate) fn effects_of(history: &History, hash_seed: u64) -> Vec<Effect> {
     run.recording.unwrap_or_default()
 }
 
+/// A step of time in which many things become due.
+const HOUR_MS: i64 = 3_600_000;
+
 struct Run {
     world: World,
     model: Model,
@@ -296,33 +299,39 @@ impl Run {
         for id in ids {
             self.ask(Request::RemoveSchedule(id));
         }
-        let handlers = HANDLERS.iter().map(|name| HandlerName::new(name).expect("a good name"));
-        self.feed(Input::Handlers(handlers.collect()));
         let queues: Vec<QueueName> = ["mail", "work"].map(queue_name).into();
         for name in queues.clone() {
             self.ask(Request::PutQueue { name, settings: QueueSettings::default() });
         }
-        // However many wait for a worker, what needs none goes on without.
-        for _ in 0..1_000 {
-            if !self.world.disk.live.values().any(|live| is_on_its_own(&live.job)) {
-                break;
+        // However many wait for a worker, or for a handler, what needs none goes on without.
+        // While a handler is missing, a deadline is never far: time takes large steps.
+        let with_one: fn(&_) -> _ = is_on_its_own_with_one;
+        for (count, which, then) in
+            [(1, with_one, Move::By(HOUR_MS)), (2, is_on_its_own, Move::ToDeadline)]
+        {
+            let names = HANDLERS.iter().map(|name| HandlerName::new(name).expect("a good name"));
+            self.feed(Input::Handlers(names.take(count).collect()));
+            for _ in 0..1_000 {
+                if !self.world.disk.live.values().any(|live| which(&live.job)) {
+                    break;
+                }
+                self.go_on(which, then);
             }
-            self.go_on(is_on_its_own);
+            let left = self.world.disk.live.values().find(|live| which(&live.job));
+            assert!(left.is_none(), "held up by others: {left:?}");
         }
-        let left = self.world.disk.live.values().find(|live| is_on_its_own(&live.job));
-        assert!(left.is_none(), "held up by others: {left:?}");
         for _ in 0..1_000 {
             if self.world.disk.live.is_empty() {
                 return self.check_empty(&queues);
             }
             self.ask(lease_request(queues.clone(), 10, None));
-            self.go_on(|_| true);
+            self.go_on(|_| true, Move::ToDeadline);
         }
         panic!("jobs are left behind: {:?}", self.world.disk.live);
     }
 
     /// Whatever runs of these jobs succeeds, and time passes.
-    fn go_on(&mut self, which: fn(&hence_core::job::Job) -> bool) {
+    fn go_on(&mut self, which: fn(&hence_core::job::Job) -> bool, then: Move) {
         self.answer();
         let ours = self.world.disk.live.values().filter(|live| which(&live.job));
         let running = ours.filter_map(|live| live.lease.clone());
@@ -332,7 +341,7 @@ impl Run {
             self.feed(Input::Delivered { token, report, random: 0 });
         }
         if self.world.questions.is_empty() {
-            self.world.now = self.moved(Move::ToDeadline);
+            self.world.now = self.moved(then);
             self.feed(Input::Tick);
         }
     }
@@ -354,6 +363,12 @@ impl Run {
 /// Whether it needs neither a worker nor the jobs before it.
 fn is_on_its_own(job: &hence_core::job::Job) -> bool {
     job.target != Target::Worker && job.name.key.is_none()
+}
+
+/// The same while only the first handler is registered.
+fn is_on_its_own_with_one(job: &hence_core::job::Job) -> bool {
+    let is_there = |name: &HandlerName| name.as_str() == HANDLERS[0];
+    is_on_its_own(job) && !matches!(&job.target, Target::Handler(name) if !is_there(name))
 }
 
 fn lease_request(queues: Vec<QueueName>, max: u32, lease: Option<Millis>) -> Request {

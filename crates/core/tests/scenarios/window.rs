@@ -338,6 +338,80 @@ fn jobs_that_nobody_takes_hold_up_no_others() {
     }
 }
 
+/// Nine jobs for the handler `h`, and four for `i` that are due after them.
+fn behind_jobs_of_another_handler(jobs: usize) -> World {
+    let mut world = tiny(jobs);
+    for number in 1..=9 {
+        world.put(handled(&format!("h{number}")).due(number));
+    }
+    for number in 1..=4 {
+        world.put(handled(&format!("i{number}")).by("i").due(number * 100));
+    }
+    world
+}
+
+#[test]
+fn jobs_of_a_missing_handler_hold_up_none_of_one_that_is_there() {
+    for (jobs, crashes) in [(1, false), (3, false), (1, true), (3, true), (12, true)] {
+        let mut world = behind_jobs_of_another_handler(jobs);
+        if crashes {
+            world.crash();
+        }
+        world.handlers(&["i"]);
+        world.run_to(1_000);
+        assert_eq!(world.delivered(), ["i1", "i2", "i3", "i4"], "{jobs}, {crashes}");
+        assert!(world.queue("default").in_memory <= jobs as u64 + 3 + 4, "{jobs}, {crashes}");
+        world.handlers(&["h", "i"]);
+        world.run_to(2_000);
+        let expected: Vec<String> = (1..=9).map(|number| format!("h{number}")).collect();
+        assert_eq!(world.delivered(), expected, "{jobs}, {crashes}: all of them, in their order");
+    }
+}
+
+/// The page on its way goes on where the jobs of one handler end, those of the other end before it.
+#[test]
+fn a_handler_that_comes_during_a_load_is_not_overtaken() {
+    let mut world = behind_jobs_of_another_handler(1);
+    world.handlers(&["i"]);
+    world.run_to(150);
+    assert_eq!(world.delivered(), ["i1"]);
+    world.answering = Answering::ByHand;
+    world.at(200);
+    assert_eq!(world.delivered(), ["i2"]);
+    assert!(world.is_loading(), "for the rest of i");
+    world.read_all();
+    world.at(350);
+    world.handlers(&["h", "i"]);
+    let expected = ["h1", "h2", "h3", "h4", "h5", "h6", "h7", "h8", "h9", "i3", "i4"];
+    assert_eq!(the_rest(world), expected);
+}
+
+/// What gained its handler must not be overtaken by what had one, nor the other way round.
+#[test]
+fn jobs_of_handlers_that_come_and_go_stay_in_their_order() {
+    for (jobs, crashes) in [(1, false), (2, false), (5, false), (2, true), (5, true)] {
+        let mut world = tiny(jobs);
+        world.handlers(&["i"]);
+        let mut expected = Vec::new();
+        for number in 1..=12 {
+            let id = format!("j{number}");
+            let by = if number % 3 == 0 { "i" } else { "h" };
+            world.put(handled(&id).by(by).due(500 + number));
+            expected.push(id);
+        }
+        if crashes {
+            world.crash();
+        }
+        world.run_to(100);
+        for handlers in [&["h"][..], &["i"], &[], &["h", "i"]] {
+            world.handlers(handlers);
+            world.at(world.now.as_millis() + 1);
+        }
+        world.run_to(2_000);
+        assert_eq!(world.delivered(), expected, "{jobs}, {crashes}");
+    }
+}
+
 #[test]
 fn jobs_that_were_let_go_for_others_come_in_their_order() {
     for crashes in [false, true] {

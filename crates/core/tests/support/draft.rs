@@ -69,6 +69,12 @@ fn draft(text: &str, target: Target) -> Draft {
 }
 
 impl Draft {
+    /// For the handler of this name.
+    pub(crate) fn by(mut self, handler: &str) -> Draft {
+        self.0.spec.target = Target::Handler(HandlerName::new(handler).expect("a good name"));
+        self
+    }
+
     pub(crate) fn due(mut self, millis: i64) -> Draft {
         self.0.due_at = at(millis);
         self
