@@ -91,6 +91,11 @@ impl Error {
         }
     }
 
+    /// Whether the error says that the file system cannot be written.
+    pub(super) fn is_read_only(&self) -> bool {
+        matches!(self, Error::Io { cause, .. } if cause.kind() == io::ErrorKind::ReadOnlyFilesystem)
+    }
+
     pub(super) fn corrupt(file: &Path, offset: u64, what: impl Into<String>) -> Self {
         Error::Corrupt { file: file.to_owned(), offset, what: what.into() }
     }

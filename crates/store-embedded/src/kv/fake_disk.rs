@@ -33,6 +33,8 @@ pub enum Faulty {
     Sync,
     /// [`DiskFile::read_at`].
     Read,
+    /// [`Disk::lock`], on a file system that cannot be written.
+    Lock,
 }
 
 #[derive(Debug, Default)]
@@ -284,6 +286,7 @@ impl State {
             self.failed += 1;
             return Err(match what {
                 Faulty::Space => io::ErrorKind::StorageFull.into(),
+                Faulty::Lock => io::ErrorKind::ReadOnlyFilesystem.into(),
                 Faulty::Write | Faulty::Sync | Faulty::Read => io::Error::from_raw_os_error(5),
             });
         }
@@ -441,6 +444,7 @@ impl Disk for FakeDisk {
     }
 
     fn lock(&self, path: &Path, holder: &str) -> io::Result<Box<dyn DiskLock>> {
+        self.state().check(Faulty::Lock, path)?;
         if !self.state().locked.insert(path.to_owned()) {
             return Err(io::ErrorKind::WouldBlock.into());
         }

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::kv::disk::Disk;
+use crate::kv::fake_disk::Faulty;
 use crate::kv::segment::SEGMENT_HEAD;
 use crate::kv::table_format::FOOTER_BYTES;
 use crate::kv::{Report, check, repair};
@@ -109,6 +110,18 @@ fn any_flipped_bit_in_the_log_is_noticed() {
             }
         }
     }
+}
+
+#[test]
+fn a_copy_that_cannot_be_written_is_checked_and_not_opened() {
+    let disk = FakeDisk::new();
+    let (_, path, whole) = one_table(&disk);
+    disk.fail(Faulty::Lock, "LOCK");
+    assert_eq!(report(&disk).findings, []);
+    disk.set_content(&path, &whole[1..]);
+    assert_eq!(report(&disk).findings.len(), 1);
+    let error = open(&disk).expect_err("it cannot be written");
+    assert!(error.to_string().contains("LOCK"), "{error}");
 }
 
 #[test]
