@@ -23,10 +23,14 @@ Examples:
   hence watch welcome --queue mail --key user:7
   hence watch --json | jq .                     one document per queue and second
 
-Times are UTC.";
+A server that is restarted meanwhile is waited for, up to a minute. Times are UTC.";
 
 /// How long one request waits for the job's end. Attempts that end meanwhile are shown after it.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// How often a server that has answered before is asked in vain, with [`LOOK_EVERY`] between: for a
+/// minute. A restart takes less, and a script that waits for a job should not hang for ever.
+const ASKED_IN_VAIN_MAX: u32 = 60;
 
 #[derive(Debug, Args)]
 pub(crate) struct Watch {
@@ -91,21 +95,33 @@ impl<'a> Follower<'a> {
     }
 
     async fn follow(&mut self) -> Result<(), Failure> {
+        let mut patience = Patience::default();
         loop {
-            let value = self.api.get(&self.path(None)).await?;
-            let job: Job = wire::read(value.clone())?;
-            if let Some(first) = job.scheduled_for {
-                self.dues.entry(1).or_insert(job.waits_since(first));
-            }
-            self.show_attempts().await?;
-            self.show_state(&job, &value)?;
+            let looked = self.look().await;
+            let Some(job) = patience.bear(looked, self.output).await? else { continue };
             if job.is_final() {
                 return ended(&job);
             }
-            let wait =
-                self.path(Some("wait")).query("timeout", format!("{}ms", LOOK_EVERY.as_millis()));
-            self.api.get_waiting(&wait, LOOK_EVERY).await?;
+            patience.bear(self.wait_for_news().await, self.output).await?;
         }
+    }
+
+    /// The job as it is; shows what is new of it.
+    async fn look(&mut self) -> Result<Job, Failure> {
+        let value = self.api.get(&self.path(None)).await?;
+        let job: Job = wire::read(value.clone())?;
+        if let Some(first) = job.scheduled_for {
+            self.dues.entry(1).or_insert(job.waits_since(first));
+        }
+        self.show_attempts().await?;
+        self.show_state(&job, &value)?;
+        Ok(job)
+    }
+
+    async fn wait_for_news(&self) -> Result<Value, Failure> {
+        let wait =
+            self.path(Some("wait")).query("timeout", format!("{}ms", LOOK_EVERY.as_millis()));
+        self.api.get_waiting(&wait, LOOK_EVERY).await
     }
 
     async fn show_attempts(&mut self) -> Result<(), Failure> {
@@ -152,6 +168,52 @@ impl<'a> Follower<'a> {
     }
 }
 
+/// With a server that goes away: it is asked again for a while. One that has never answered is not
+/// there.
+#[derive(Default)]
+struct Patience {
+    answered: bool,
+    asked_in_vain: u32,
+}
+
+impl Patience {
+    /// What came of asking; nothing, after a pause, while the server is away.
+    async fn bear<T>(
+        &mut self,
+        asked: Result<T, Failure>,
+        output: &Output,
+    ) -> Result<Option<T>, Failure> {
+        let away = match self.judge(asked)? {
+            Ok(answer) => return Ok(Some(answer)),
+            Err(away) => away,
+        };
+        if self.asked_in_vain == 1 {
+            output.warn(format_args!("{}; waiting for it to come back", away.message));
+        }
+        clock::sleep(LOOK_EVERY).await;
+        Ok(None)
+    }
+
+    /// What came of asking; the inner failure is one to wait out.
+    fn judge<T>(&mut self, asked: Result<T, Failure>) -> Result<Result<T, Failure>, Failure> {
+        match asked {
+            Ok(answer) => {
+                *self = Patience { answered: true, asked_in_vain: 0 };
+                Ok(Ok(answer))
+            }
+            Err(failure)
+                if self.answered
+                    && failure.is_passing()
+                    && self.asked_in_vain < ASKED_IN_VAIN_MAX =>
+            {
+                self.asked_in_vain += 1;
+                Ok(Err(failure))
+            }
+            Err(failure) => Err(failure),
+        }
+    }
+}
+
 fn ended(job: &Job) -> Result<(), Failure> {
     if job.state == "succeeded" {
         return Ok(());
@@ -164,8 +226,11 @@ fn ended(job: &Job) -> Result<(), Failure> {
 async fn overview(watch: &Watch, api: &Api, output: &Output) -> Result<(), Failure> {
     let mut left = watch.times.unwrap_or(u64::MAX);
     let mut before: Option<(i64, u64)> = None;
+    let mut patience = Patience::default();
     while left > 0 {
-        let values = wire::items(api.get(&Path::new("/v1/queues")).await?, "queues")?;
+        let asked = api.get(&Path::new("/v1/queues")).await;
+        let Some(answer) = patience.bear(asked, output).await? else { continue };
+        let values = wire::items(answer, "queues")?;
         if output.is_json() {
             values.iter().try_for_each(|value| output.json(value))?;
         } else {
@@ -215,6 +280,23 @@ fn draw(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::failure::Exit;
+
+    #[test]
+    fn a_server_that_was_there_is_waited_for_and_not_for_ever() {
+        let away = || Err::<(), Failure>(Failure::new(Exit::Unreachable, "no answer"));
+        let mut patience = Patience::default();
+        assert!(patience.judge(away()).is_err(), "it was never there");
+        for _ in 0..2 {
+            assert!(matches!(patience.judge(Ok(())), Ok(Ok(()))));
+            for _ in 0..ASKED_IN_VAIN_MAX {
+                assert!(matches!(patience.judge(away()), Ok(Err(_))));
+            }
+        }
+        assert!(patience.judge(away()).is_err(), "it does not come back");
+        assert!(matches!(patience.judge(Ok(())), Ok(Ok(()))));
+        assert!(patience.judge::<()>(Err(Failure::refused("no"))).is_err(), "it is there");
+    }
 
     #[test]
     fn a_rate_needs_two_looks() {

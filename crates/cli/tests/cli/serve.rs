@@ -20,6 +20,26 @@ fn what_was_acknowledged_survives_a_kill() {
 }
 
 #[test]
+fn whoever_watches_a_job_waits_for_a_restart() {
+    let server = Server::start();
+    let (url, _requests) = receiver(&[200]);
+    server.ok(&["add", &url, "--id", "later", "--in", "1500ms"]);
+    let mut watch = server.command(&["watch", "later"]);
+    let mut watch = watch.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let seen = first_line(watch.stdout.take().unwrap()).unwrap();
+    assert!(seen.contains("scheduled"), "{seen}");
+    let address = server.base.trim_start_matches("http://").to_owned();
+    let directory = server.kill();
+    let said = first_line(watch.stderr.take().unwrap()).unwrap();
+    assert!(said.contains("waiting for it to come back"), "{said}");
+    let mut again = hence();
+    again.args(["serve", "--listen", &address, "--data"]).arg(directory.path().join("data"));
+    again.stdin(Stdio::null()).stderr(Stdio::null());
+    let _server = Server::from(again, directory);
+    assert_eq!(watch.wait().unwrap().code(), Some(0));
+}
+
+#[test]
 fn a_signal_ends_it_with_zero() {
     let mut directory = tempfile::tempdir().unwrap();
     for signal in ["TERM", "INT", "HUP", "QUIT"] {
