@@ -1,8 +1,9 @@
 //! The kinds of a queue's jobs, and what is in memory of each.
 
+use crate::change::Place;
+
 use super::index::{LANES, Lacks, Lane};
 use super::sorted::Sorted;
-use crate::change::Place;
 
 /// Which jobs of a queue wait for the same: where one kind stands still, say because no worker
 /// comes, the others go on. Jobs for handlers that are not registered are a kind of their own, and
