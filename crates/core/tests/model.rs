@@ -8,6 +8,7 @@ mod support;
 mod model {
     pub(crate) mod history;
     pub(crate) mod naive;
+    pub(crate) mod pushes;
     pub(crate) mod rules;
     pub(crate) mod run;
     pub(crate) mod shrink;

@@ -9,6 +9,7 @@ use hence_core::change::{Change, LeaseGrant, Place};
 use hence_core::effect::Delivery;
 use hence_core::error::Rejection;
 use hence_core::id::{Epoch, HandlerName, WorkerName};
+use hence_core::limits;
 use hence_core::shard::{Config as ShardConfig, Shard, Snapshot};
 use hence_core::time::Timestamp;
 use hence_delivery::Target;
@@ -27,7 +28,7 @@ use crate::chance::Chance;
 use crate::client::{Client, Inner, SHARD};
 use crate::clock::{Clock, Stopwatch, SystemClock, Wait};
 use crate::commit::{self, Committer, Line, Over, Patience, Work};
-use crate::dispatch::Dispatch;
+use crate::dispatch::{Dispatch, Room};
 use crate::driver::Driver;
 use crate::error::Error;
 use crate::handler::{Failure, typed};
@@ -248,8 +249,8 @@ impl Builder {
         let (mailbox, inbox) = Mailbox::new(bell);
         let (watchers, over) = (Arc::new(Watchers::default()), Over::default());
         let (runtime, handlers) = (Handle::current(), self.handlers.clone());
-        let http = sender(self.http, &self.config);
-        let dispatch = Arc::new(Dispatch::new(runtime, mailbox.clone(), http, handlers));
+        let (http, room) = sender(self.http, &self.config);
+        let dispatch = Dispatch::new(runtime, mailbox.clone(), http, handlers, room);
         let (read_line, reads) = std::sync::mpsc::channel();
         let_poke(&*self.clock, mailbox.clone());
         mailbox.send(Message::Handlers(self.handlers.names()))?;
@@ -491,10 +492,15 @@ fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> JoinHandle<()> {
     })
 }
 
-/// The sender that was asked for, or one for as many pushes as may be under way.
-fn sender(asked: Option<Arc<dyn Target>>, config: &Config) -> Arc<dyn Target> {
-    let at_once = config.pushes_max.unwrap_or(hence_core::limits::PUSHES_DEFAULT);
-    asked.unwrap_or_else(|| Arc::new(HttpSender::builder().at_once(at_once).build()))
+/// The sender that was asked for, or one for as many pushes as may be under way; and how many of
+/// everything may be.
+fn sender(asked: Option<Arc<dyn Target>>, config: &Config) -> (Arc<dyn Target>, Room) {
+    let room = Room {
+        pushes: config.pushes_max.unwrap_or(limits::PUSHES_DEFAULT),
+        handlers: config.handlers_max.unwrap_or(limits::HANDLERS_DEFAULT),
+    };
+    let ours = || Arc::new(HttpSender::builder().at_once(room.pushes).build()) as _;
+    (asked.unwrap_or_else(ours), room)
 }
 
 fn shard_config(node: WorkerName, config: &Config, chance: &Chance) -> ShardConfig {

@@ -213,9 +213,12 @@ impl Driver {
                     self.shard.take_in(now, Input::Request { ticket, request });
                 }
             }
-            Message::Delivered(token, report) => {
-                let random = self.chance.word();
-                self.shard.take_in(now, Input::Delivered { token, report, random });
+            Message::Delivered(reports) => {
+                for (token, report) in reports {
+                    self.relieve(now);
+                    let random = self.chance.word();
+                    self.shard.take_in(now, Input::Delivered { token, report, random });
+                }
             }
             Message::Handlers(names) => self.shard.take_in(now, Input::Handlers(names)),
             Message::Found(all) => {

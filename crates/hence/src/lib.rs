@@ -32,6 +32,7 @@ pub mod client;
 pub mod clock;
 pub mod error;
 pub mod handler;
+mod lane;
 pub mod new_job;
 pub mod observe;
 pub mod postman;

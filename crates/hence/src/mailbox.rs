@@ -42,7 +42,8 @@ pub(crate) enum Message {
     Letters(Vec<(LetterId, Result<Request, Rejection>)>, oneshot::Sender<Round>),
     /// Jobs were leased for somebody who has gone: give them back.
     HandBack(Vec<Token>),
-    Delivered(Token, Report),
+    /// How deliveries ended.
+    Delivered(Vec<(Token, Report)>),
     Handlers(Vec<HandlerName>),
     Found(Vec<(JobName, Option<Found>)>),
     Loaded {

@@ -79,8 +79,8 @@ impl Shard {
     /// Starts jobs of a lane, as many as one fact may have; says how many.
     fn dispatch_lane(&mut self, now: Timestamp, lane: Lane) -> usize {
         let room = match lane {
-            Lane::Push => self.config.pushes_max - self.pushes_running,
-            Lane::Handler => self.config.handlers_max - self.handlers_running,
+            Lane::Push => self.room(now, lane, self.config.pushes_max, self.pushes_running),
+            Lane::Handler => self.room(now, lane, self.config.handlers_max, self.handlers_running),
             Lane::Pull => 0,
         };
         if room == 0 || self.ready_jobs[lane as usize] == 0 {
@@ -105,6 +105,12 @@ impl Shard {
             self.effects.push_back(Effect::Deliver(delivery));
         }
         started
+    }
+
+    /// How many more may be handed out: so many may be under way, and a few wait for their places.
+    fn room(&mut self, now: Timestamp, lane: Lane, max: u32, running: u32) -> u32 {
+        let ahead = self.paces[lane as usize].per_span(now).min(max);
+        max.saturating_add(ahead).saturating_sub(running)
     }
 
     /// A worker asks for jobs.

@@ -42,6 +42,11 @@ impl Shard {
     /// A target reports. Reports about leases that have ended are too late and change nothing.
     pub(super) fn delivered(&mut self, now: Timestamp, token: Token, report: Report, random: u64) {
         let Some((number, _)) = self.lease_of(token) else { return };
+        // What was cut off or given back says nothing of how fast receivers are.
+        if matches!(report, Report::Succeeded { .. } | Report::Failed { .. }) {
+            let lane = self.jobs[number].lane;
+            self.paces[lane as usize].note(now);
+        }
         match report {
             Report::Succeeded { result } => self.succeed(now, number, result),
             Report::Failed { reason, retry_after, permanent } => {

@@ -14,6 +14,7 @@ mod dispatch;
 mod finish;
 mod index;
 mod manage;
+mod pace;
 mod packed;
 mod schedules;
 mod set_back;
@@ -46,6 +47,7 @@ use crate::time::{Millis, Timestamp};
 
 use backfill::Recall;
 use index::{Alarm, KeyState, Map, Queue, new_map};
+use pace::Pace;
 use sorted::Sorted;
 use table::{CountedMap, Jobs};
 use ticks::Scheduled;
@@ -57,9 +59,9 @@ pub struct Config {
     pub window_jobs: usize,
     /// Payload bytes kept in memory, shared by the queues.
     pub window_bytes: usize,
-    /// Pushes under way at once.
+    /// Pushes under way at once. A few more are handed out and wait for their places (`pace.rs`).
     pub pushes_max: u32,
-    /// In-process handlers under way at once.
+    /// In-process handlers under way at once, likewise.
     pub handlers_max: u32,
     /// How long a job whose handler is not registered waits before it is tried again.
     pub unregistered_delay: Millis,
@@ -139,6 +141,8 @@ pub struct Shard {
     ready_jobs: [usize; index::LANES],
     pushes_running: u32,
     handlers_running: u32,
+    /// How fast deliveries end, by lane.
+    paces: [Pace; index::LANES],
     /// Ended leases and how their jobs ended, oldest first: a repeated acknowledgement is
     /// answered as the first was.
     finished: CountedMap<Token, Outcome>,
@@ -195,6 +199,7 @@ impl Shard {
             ready_jobs: [0; index::LANES],
             pushes_running: 0,
             handlers_running: 0,
+            paces: [Pace::default(); index::LANES],
             finished: CountedMap::default(),
             finished_order: VecDeque::new(),
             finds: BTreeMap::new(),

@@ -14,6 +14,7 @@ use hence_core::job::{AttemptEnd, JobSpec, JobState, JobView, OnUnknown, Outcome
 use hence_core::queue::QueueSettings;
 use hence_core::time::Millis;
 
+use super::pushes::Pushes;
 use super::rules::Failure;
 
 #[derive(Clone, PartialEq, Debug)]
@@ -98,7 +99,7 @@ pub(crate) struct Model {
     pub(crate) ticks_from: i64,
     /// Ticks that were accounted for, each of them.
     pub(crate) ticks: u64,
-    pub(crate) pushes_max: u32,
+    pub(crate) pushes: Pushes,
     /// Tokens of successes this life of the shard has recorded.
     pub(crate) succeeded: BTreeSet<Token>,
     /// Whether every job is in memory at the moment: then nothing may be late.
@@ -130,7 +131,7 @@ impl Model {
             full: false,
             ticks_from: i64::MIN,
             ticks: 0,
-            pushes_max,
+            pushes: Pushes::new(pushes_max),
             succeeded: BTreeSet::new(),
             all_in_memory: true,
             unlimited,
@@ -150,7 +151,7 @@ impl Model {
         let (queues, used) = (self.queues.clone(), self.used.clone());
         let (next_number, starts) = (self.next_number, std::mem::take(&mut self.starts));
         let (ticks, just_recovered) = (self.ticks, true);
-        let new = Model::new(self.pushes_max, self.unlimited);
+        let new = Model::new(self.pushes.max, self.unlimited);
         *self = Model {
             jobs,
             next_number,
@@ -173,6 +174,7 @@ impl Model {
             self.starts.iter_mut().for_each(|(_, at)| *at -= by);
         }
         self.now = now;
+        self.pushes.time_is(now);
         if std::mem::take(&mut self.just_recovered) {
             self.settle_unknown();
         }
@@ -454,7 +456,7 @@ impl Model {
             && !settings.paused_out
             && settings.concurrency.is_none_or(|max| here < max as usize)
             && self.is_registered(job)
-            && (lane(&job.spec.target) != 1 || pushes < self.pushes_max as usize)
+            && (lane(&job.spec.target) != 1 || pushes < self.pushes.room())
     }
 
     fn is_registered(&self, job: &Job) -> bool {
@@ -503,8 +505,9 @@ impl Model {
     }
 
     fn report(&mut self, token: Token, report: &Report, random: u64) {
-        let Some(number) = self.running(token).map(|job| job.number) else { return };
-        let now = self.now;
+        let Some(job) = self.running(token).cloned() else { return };
+        let (number, now) = (job.number, self.now);
+        self.pushes.note(&job.spec.target, report);
         match report {
             Report::Succeeded { .. } => self.succeed(number),
             Report::Failed { retry_after, permanent, .. } => {

@@ -3,10 +3,10 @@
 use hence_core::change::Change;
 use hence_core::effect::{Answer, Effect, Notice};
 use hence_core::error::Rejection;
-use hence_core::id::HandlerName;
+use hence_core::id::{HandlerName, Token};
 use hence_core::input::{Edit, Input, Nack, Report, Request, Ticket};
 use hence_core::job::{IdOrigin, Submission, Target};
-use hence_core::limits;
+use hence_core::limits::{self, AHEAD_SPAN};
 use hence_core::queue::{QueueSettings, Rate};
 use hence_core::shard::Config;
 
@@ -296,6 +296,51 @@ fn a_node_pushes_so_many_at_once_earliest_first() {
     assert_eq!(first.job.name.id.as_str(), "b");
     world.succeed(first.lease.token);
     assert_eq!(world.delivered(), ["a"]);
+}
+
+/// Nobody waits for the disk between one delivery and the next: as many are handed out ahead as end
+/// while a lease is written.
+#[test]
+fn a_node_hands_out_ahead_what_ends_meanwhile() {
+    let mut world = World::new(Config { pushes_max: 3, ..config() });
+    for nth in 0..20 {
+        world.put(push(&format!("j{nth:02}")));
+    }
+    let span = AHEAD_SPAN.get() as i64;
+    let tokens = |world: &mut World| {
+        let deliveries = std::mem::take(&mut world.deliveries);
+        deliveries.into_iter().map(|delivery| delivery.lease.token).collect::<Vec<Token>>()
+    };
+    let first = tokens(&mut world);
+    assert_eq!(first.len(), 3);
+    world.now = at(10 * span);
+    world.succeed(first[0]);
+    assert_eq!(tokens(&mut world).len(), 2, "its place is taken, and one is ahead");
+    world.fail(first[1]);
+    world.succeed(first[2]);
+    assert_eq!(world.shard.deliveries_running(), 6);
+    for token in tokens(&mut world) {
+        world.succeed(token);
+    }
+    assert_eq!(world.shard.deliveries_running(), 6, "no more ahead than may be under way");
+    let mut last = tokens(&mut world);
+    world.now = at(11 * span);
+    world.report(last.remove(0), Report::Released);
+    last.extend(tokens(&mut world));
+    assert_eq!(last.len(), 4, "as many as in the span before");
+    // They end more slowly now.
+    world.now = at(13 * span);
+    for token in &last[..3] {
+        world.report(*token, Report::Released);
+    }
+    assert_eq!(tokens(&mut world), [], "what is given back is not handed out again at once");
+    assert_eq!(world.shard.deliveries_running(), 3);
+    world.succeed(last[3]);
+    let next = tokens(&mut world);
+    assert_eq!(next.len(), 2);
+    world.now = at(12 * span);
+    world.succeed(next[0]);
+    assert_eq!(tokens(&mut world).len(), 1, "a clock that is set back begins anew");
 }
 
 /// One fact has so many leases at most; what was left stayed behind until something happened.
