@@ -401,6 +401,8 @@ impl Hence {
         let (done, drained) = oneshot::channel();
         // When nobody hears it, whoever waits learns it from `done` being gone.
         drop(self.mailbox.send(Message::Drain(done)));
+        // After that nothing that comes back is handed out again.
+        self.dispatch.close();
         drained
     }
 

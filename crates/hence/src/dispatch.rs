@@ -256,8 +256,8 @@ impl Dispatch {
         }
     }
 
-    /// Stops all deliveries and gives their jobs back, also of those that are still to come.
-    pub(crate) fn give_all_back(&self) {
+    /// Begins nothing any more: what has not begun is given back, and so is what comes.
+    pub(crate) fn close(&self) {
         let mut running = lock(&self.running);
         running.closed = true;
         for sort in [Sort::Push, Sort::Handler] {
@@ -266,18 +266,26 @@ impl Dispatch {
             let reports = lane.take_reports();
             self.tell(reports);
         }
+        let to_begin = running.by_token.extract_if(.., |_, stage| matches!(stage, Stage::ToBegin));
+        self.tell(to_begin.map(|(token, _)| (token, Report::Released)).collect());
+    }
+
+    /// Stops all deliveries and gives their jobs back, also of those that are still to come.
+    pub(crate) fn give_all_back(&self) {
+        self.close();
+        let mut running = lock(&self.running);
         for courier in running.idle.drain(..) {
             courier.task.abort();
         }
-        let given_back = std::mem::take(&mut running.by_token).into_iter();
-        let given_back = given_back.map(|(token, stage)| match stage {
-            Stage::ToBegin => (token, Report::Released),
-            Stage::Begun(courier) => {
-                courier.task.abort();
-                (token, Report::CutShort)
-            }
+        let begun = std::mem::take(&mut running.by_token).into_iter();
+        let cut_short = begun.map(|(token, stage)| {
+            let Stage::Begun(courier) = stage else {
+                unreachable!("nothing is to begin after it was closed")
+            };
+            courier.task.abort();
+            (token, Report::CutShort)
         });
-        self.tell(given_back.collect());
+        self.tell(cut_short.collect());
     }
 
     /// Somebody waits: the lanes are told from now on that time passes, until nobody does.
@@ -422,8 +430,8 @@ mod tests {
         tokio::task::yield_now().await;
         dispatch.deliver(vec![delivery(2)]);
         dispatch.give_all_back();
-        let cut_short_and_released = [(token(1), Report::CutShort), (token(2), Report::Released)];
-        assert_eq!(told(&inbox), cut_short_and_released);
+        let released_and_cut_short = [(token(2), Report::Released), (token(1), Report::CutShort)];
+        assert_eq!(told(&inbox), released_and_cut_short);
     }
 
     /// A success that was about to be told was given back at a shutdown, and came again.
@@ -440,9 +448,13 @@ mod tests {
         assert_eq!(reports(&inbox, 0).await, []);
         assert_eq!(lock(&dispatch.running).by_token.len(), 3);
         dispatch.give_all_back();
-        let ends = [Report::Succeeded { result: None }, Report::CutShort, Report::Released];
-        let ends = ends.into_iter().chain([Report::Released]);
-        assert_eq!(told(&inbox), (1..).map(token).zip(ends).collect::<Reports>());
+        let all = [
+            (token(1), Report::Succeeded { result: None }),
+            (token(3), Report::Released),
+            (token(4), Report::Released),
+            (token(2), Report::CutShort),
+        ];
+        assert_eq!(told(&inbox), all);
         waits.notify_one();
         assert_eq!(reports(&inbox, 0).await, []);
     }
@@ -522,6 +534,24 @@ mod tests {
         assert_eq!(reports(&inbox, 3).await, [(2, false), (3, false), (5, false)]);
         assert_eq!(begun(&dispatch), [6, 7]);
         dispatch.give_all_back();
+    }
+
+    /// A shutdown lets those finish that have begun, and does not wait for others.
+    #[tokio::test(flavor = "current_thread")]
+    async fn when_it_is_closed_what_has_begun_goes_on_and_nothing_else_begins() {
+        let (mailbox, inbox) = Mailbox::new(None);
+        let waits = Arc::new(Notify::new());
+        let http: Arc<dyn Target> = Arc::new(Waits(Arc::clone(&waits)));
+        let dispatch = dispatch(mailbox, http, Room { pushes: 1, handlers: 0 });
+        dispatch.deliver(vec![delivery(1), delivery(2)]);
+        assert_eq!(reports(&inbox, 0).await, []);
+        dispatch.deliver(vec![delivery(3)]);
+        dispatch.close();
+        dispatch.deliver(vec![delivery(4)]);
+        assert_eq!(reports(&inbox, 3).await, [(2, true), (3, true), (4, true)]);
+        waits.notify_one();
+        assert_eq!(reports(&inbox, 1).await, [(1, false)]);
+        assert!(lock(&dispatch.running).by_token.is_empty());
     }
 
     /// Fewer ended than waited, and then nothing ended for long: nobody was told.

@@ -101,6 +101,7 @@ impl Stepped {
     pub fn drain(&self) -> Result<oneshot::Receiver<()>, Error> {
         let (done, drained) = oneshot::channel();
         self.hence.mailbox.send(Message::Drain(done))?;
+        self.hence.dispatch.close();
         Ok(drained)
     }
 
