@@ -101,6 +101,13 @@ impl Delivery {
     pub fn late(&self, now: Timestamp) -> Millis {
         now.since(self.job.waits_since(self.due_at))
     }
+
+    /// Whether it may still begin: the job has not expired since it was handed out, and its lease
+    /// lasts for longer than the attempt.
+    pub fn may_begin(&self, now: Timestamp) -> bool {
+        let has_expired = self.job.expires_at.is_some_and(|at| at <= now);
+        !has_expired && now.plus(self.job.timeout) < self.lease.until
+    }
 }
 
 /// What a request is answered with.

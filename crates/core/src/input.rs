@@ -347,7 +347,8 @@ pub enum Report {
     },
     /// No handler of this name is registered.
     Unregistered,
-    /// The delivery was given up by this node before it began: shutdown.
+    /// The delivery was given up by this node before it began: at a shutdown, or because there was
+    /// no place for it in time.
     Released,
     /// The delivery was given up by this node after it had begun: shutdown.
     CutShort,

@@ -238,6 +238,18 @@ impl Builder {
         Ok(hence)
     }
 
+    /// With the sender that was asked for, or one for as many pushes as may be under way.
+    fn dispatch(&self, mailbox: Mailbox) -> Arc<Dispatch> {
+        let room = Room {
+            pushes: self.config.pushes_max.unwrap_or(limits::PUSHES_DEFAULT),
+            handlers: self.config.handlers_max.unwrap_or(limits::HANDLERS_DEFAULT),
+        };
+        let ours = || Arc::new(HttpSender::builder().at_once(room.pushes).build()) as _;
+        let http = self.http.clone().unwrap_or_else(ours);
+        let outside = (Arc::clone(&self.clock), self.observers.clone());
+        Dispatch::new(Handle::current(), mailbox, http, self.handlers.clone(), room, outside)
+    }
+
     /// Takes the shard over, recovers it, and puts everything together, without starting it.
     pub(crate) async fn assemble(
         self,
@@ -248,9 +260,7 @@ impl Builder {
         let (epoch, shard, recovery_time) = self.take_over().await?;
         let (mailbox, inbox) = Mailbox::new(bell);
         let (watchers, over) = (Arc::new(Watchers::default()), Over::default());
-        let (runtime, handlers) = (Handle::current(), self.handlers.clone());
-        let (http, room) = sender(self.http, &self.config);
-        let dispatch = Dispatch::new(runtime, mailbox.clone(), http, handlers, room);
+        let dispatch = self.dispatch(mailbox.clone());
         let (read_line, reads) = std::sync::mpsc::channel();
         let_poke(&*self.clock, mailbox.clone());
         mailbox.send(Message::Handlers(self.handlers.names()))?;
@@ -492,17 +502,6 @@ fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> JoinHandle<()> {
         // Out of threads at the very start: there is no way to go on and nothing to lose.
         unreachable!("cannot start the thread {name}: {error}")
     })
-}
-
-/// The sender that was asked for, or one for as many pushes as may be under way; and how many of
-/// everything may be.
-fn sender(asked: Option<Arc<dyn Target>>, config: &Config) -> (Arc<dyn Target>, Room) {
-    let room = Room {
-        pushes: config.pushes_max.unwrap_or(limits::PUSHES_DEFAULT),
-        handlers: config.handlers_max.unwrap_or(limits::HANDLERS_DEFAULT),
-    };
-    let ours = || Arc::new(HttpSender::builder().at_once(room.pushes).build()) as _;
-    (asked.unwrap_or_else(ours), room)
 }
 
 fn shard_config(node: WorkerName, config: &Config, chance: &Chance) -> ShardConfig {

@@ -118,9 +118,14 @@ impl Clock for SystemClock {
     fn attach(&self, _poke: Box<dyn Fn() + Send + Sync>) {}
 }
 
+/// The instant now on the clock that is never set.
+pub(crate) fn monotonic() -> tokio::time::Instant {
+    tokio::time::Instant::now()
+}
+
 /// The monotonic instant this far ahead, for deadlines of IO.
 pub(crate) fn deadline_in(span: Millis) -> tokio::time::Instant {
-    tokio::time::Instant::now() + Duration::from_millis(span.get())
+    monotonic() + Duration::from_millis(span.get())
 }
 
 /// Measures how long something took, for metrics.

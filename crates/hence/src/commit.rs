@@ -416,12 +416,7 @@ impl Committer {
                 After::Replies(replies, answers) => replies.answer(answers),
                 After::Letters(done, round) => drop(done.send(round)),
                 After::Leased(reply, leased) => self.hand_over(reply, leased, now),
-                // The lease was over before the job could leave: the shard ends it by itself.
-                After::Deliver(delivery) if delivery.lease.until <= now => {}
-                After::Deliver(delivery) => {
-                    self.observers.see(Event::Delivering { delivery: &delivery, now });
-                    deliveries.push(delivery);
-                }
+                After::Deliver(delivery) => deliveries.push(delivery),
                 After::Abandon(token) => {
                     // It may have been decided in the same group, and not have left yet.
                     deliveries.retain(|delivery: &Delivery| delivery.lease.token != token);

@@ -6,27 +6,23 @@
 //! And as long as there are such, nobody is in a hurry to hear of an end: reports are passed on
 //! many at a time, which is one message and one commit for all of them.
 //!
-//! No task, no clock: time comes as [`Lane::tick`].
+//! No task and no clock: time is an argument.
 
 use std::collections::VecDeque;
+use std::time::Duration;
 
 use hence_core::effect::Delivery;
 use hence_core::id::Token;
 use hence_core::input::Report;
-use hence_core::limits::PUSH_LEASE_GRACE;
+use tokio::time::Instant;
 
-/// How often a lane in which somebody waits is looked after, in milliseconds. A report is held back
-/// for up to twice as long.
-pub(crate) const TICK_MS: u64 = 1;
+/// A report is held back for so long, until the tick after that.
+const HOLD_MAX: Duration = Duration::from_millis(1);
 
-/// What has waited for so many ticks is given back: the receivers were quick when it was handed
-/// out, and are not any more.
-const WAIT_TICKS_MAX: u64 = 1_000;
-
-const _: () = assert!(
-    WAIT_TICKS_MAX * TICK_MS * 4 < PUSH_LEASE_GRACE.get(),
-    "no lease ends while its delivery waits, even if ticks are late"
-);
+/// What has waited for longer is given back: the receivers were quick when it was handed out, and
+/// are not any more. Several times what the core hands out ahead for, and short enough that what
+/// became of the job or its queue meanwhile need not be asked: the core decides again.
+const WAIT_MAX: Duration = Duration::from_millis(50);
 
 /// What is to be told.
 pub(crate) type Reports = Vec<(Token, Report)>;
@@ -39,14 +35,13 @@ pub(crate) struct Lane {
     waiting: VecDeque<Waiting>,
     /// Held back.
     reports: Reports,
-    /// Whether the first of them was here at the last tick.
-    reports_seen: bool,
-    ticks: u64,
+    /// When a tick saw the first of them.
+    held_since: Option<Instant>,
 }
 
 struct Waiting {
     delivery: Delivery,
-    since: u64,
+    since: Instant,
 }
 
 /// What a tick brought about.
@@ -57,10 +52,12 @@ pub(crate) struct Ticked {
 }
 
 impl Lane {
+    /// How often it wants to know what time it is, while it [does](Lane::wants_ticks).
+    pub(crate) const TICK: Duration = HOLD_MAX;
+
     /// With room for so many at once.
     pub(crate) fn new(room: u32) -> Self {
-        let (waiting, reports) = (VecDeque::new(), Vec::new());
-        Lane { free: room, waiting, reports, reports_seen: false, ticks: 0 }
+        Lane { free: room, waiting: VecDeque::new(), reports: Vec::new(), held_since: None }
     }
 
     pub(crate) fn has_room(&self) -> bool {
@@ -68,12 +65,12 @@ impl Lane {
     }
 
     /// Gives the delivery back if it may begin; the place is taken then.
-    pub(crate) fn enter(&mut self, delivery: Delivery) -> Option<Delivery> {
+    pub(crate) fn enter(&mut self, delivery: Delivery, now: Instant) -> Option<Delivery> {
         if self.has_room() {
             self.free -= 1;
             return Some(delivery);
         }
-        self.waiting.push_back(Waiting { delivery, since: self.ticks });
+        self.waiting.push_back(Waiting { delivery, since: now });
         None
     }
 
@@ -96,7 +93,7 @@ impl Lane {
     }
 
     pub(crate) fn take_reports(&mut self) -> Reports {
-        self.reports_seen = false;
+        self.held_since = None;
         std::mem::take(&mut self.reports)
     }
 
@@ -105,16 +102,19 @@ impl Lane {
         !self.waiting.is_empty() || !self.reports.is_empty()
     }
 
-    /// So much time has passed.
-    pub(crate) fn tick(&mut self) -> Ticked {
-        self.ticks += 1;
-        let reports = if self.reports_seen { self.take_reports() } else { Vec::new() };
-        self.reports_seen = !self.reports.is_empty();
-        let ticks = self.ticks;
+    /// It is so late. Who reports does not say when: reports are as old as the tick that saw them
+    /// first.
+    pub(crate) fn tick(&mut self, now: Instant) -> Ticked {
+        let reports = match self.held_since {
+            Some(since) if since + HOLD_MAX <= now => self.take_reports(),
+            Some(_) => Vec::new(),
+            None => {
+                self.held_since = (!self.reports.is_empty()).then_some(now);
+                Vec::new()
+            }
+        };
         let mut old = Vec::new();
-        while let Some(first) =
-            self.waiting.pop_front_if(|first| first.since + WAIT_TICKS_MAX <= ticks)
-        {
+        while let Some(first) = self.waiting.pop_front_if(|first| first.since + WAIT_MAX <= now) {
             old.push(first.delivery);
         }
         Ticked { reports, old }
@@ -128,13 +128,14 @@ impl Lane {
 
 #[cfg(test)]
 pub(crate) mod tests {
-    use std::sync::Arc;
+    use std::sync::{Arc, LazyLock};
 
     use hence_core::id::{Epoch, JobId, JobName, JobNumber, QueueName, ShardId, WorkerName};
     use hence_core::job::{HttpTarget, Job, JobSpec, Lease, Payload, Target as Where};
     use hence_core::time::Timestamp;
 
     use super::*;
+    use crate::clock::monotonic;
 
     pub(crate) fn token(counter: u64) -> Token {
         Token { shard: ShardId(0), epoch: Epoch(1), counter }
@@ -172,11 +173,17 @@ pub(crate) mod tests {
 
     const DONE: Report = Report::Succeeded { result: None };
 
+    /// The same for all of a test.
+    fn now() -> Instant {
+        static BEGUN: LazyLock<Instant> = LazyLock::new(monotonic);
+        *BEGUN
+    }
+
     /// Of so many places, with these deliveries handed to it.
     fn lane(room: u32, counters: std::ops::RangeInclusive<u64>) -> Lane {
         let mut lane = Lane::new(room);
         for counter in counters {
-            let begins = lane.enter(delivery(counter)).is_some();
+            let begins = lane.enter(delivery(counter), now()).is_some();
             assert_eq!(begins, counter <= u64::from(room));
         }
         lane
@@ -199,8 +206,9 @@ pub(crate) mod tests {
         assert!(lane.leave(|_| false).is_none());
         assert!(lane.has_room());
         assert!(lane.leave(|_| true).is_none());
-        assert!(lane.enter(delivery(6)).is_some() && lane.enter(delivery(7)).is_some());
-        assert!(lane.enter(delivery(8)).is_none(), "no more places than there were");
+        let mut begins = |counter| lane.enter(delivery(counter), now()).is_some();
+        assert!(begins(6) && begins(7));
+        assert!(!begins(8), "no more places than there were");
     }
 
     #[test]
@@ -219,34 +227,31 @@ pub(crate) mod tests {
 
     #[test]
     fn a_report_is_held_back_for_two_ticks_at_most() {
+        let begun = now();
         let mut lane = lane(1, 1..=5);
-        assert_eq!(lane.tick().reports, []);
+        assert_eq!(lane.tick(begun).reports, []);
         assert_eq!(lane.report(token(1), DONE), []);
-        assert_eq!(lane.tick().reports, []);
+        assert_eq!(lane.tick(begun + HOLD_MAX).reports, []);
         assert_eq!(lane.report(token(2), DONE), []);
-        assert_eq!(counters_of(&lane.tick().reports), [1, 2]);
+        assert_eq!(counters_of(&lane.tick(begun + HOLD_MAX * 2).reports), [1, 2]);
         assert_eq!(lane.report(token(3), DONE), []);
-        assert_eq!(lane.tick().reports, [], "it was not here at the last tick");
-        assert_eq!(counters_of(&lane.tick().reports), [3]);
+        assert_eq!(lane.tick(begun + HOLD_MAX * 3).reports, [], "no tick has seen it");
+        assert_eq!(counters_of(&lane.tick(begun + HOLD_MAX * 4).reports), [3]);
     }
 
     #[test]
     fn who_waits_too_long_is_given_back() {
+        let begun = now();
         let mut lane = lane(1, 1..=3);
-        let mut old = Vec::new();
-        for _ in 0..WAIT_TICKS_MAX {
-            assert_eq!(old, []);
-            assert!(lane.wants_ticks());
-            if lane.ticks == 5 {
-                assert!(lane.enter(delivery(4)).is_none());
-            }
-            old = lane.tick().old.iter().map(|old| old.lease.token).collect::<Vec<Token>>();
-        }
-        assert_eq!(counters(&old), [2, 3]);
-        for _ in 0..5 {
-            old = lane.tick().old.iter().map(|old| old.lease.token).collect::<Vec<Token>>();
-        }
-        assert_eq!(counters(&old), [4]);
+        let later = begun + WAIT_MAX / 2;
+        assert!(lane.enter(delivery(4), later).is_none());
+        let old = |lane: &mut Lane, now| {
+            counters(&lane.tick(now).old.iter().map(|old| old.lease.token).collect::<Vec<_>>())
+        };
+        assert_eq!(old(&mut lane, later), [0_u64; 0]);
+        assert_eq!(old(&mut lane, begun + WAIT_MAX), [2, 3]);
+        assert!(lane.wants_ticks());
+        assert_eq!(old(&mut lane, later + WAIT_MAX), [4]);
         assert!(!lane.wants_ticks());
     }
 }

@@ -27,6 +27,9 @@ const UNSEEN_END: &str = "the process ended during the attempt: nobody saw how i
 /// The same of one that the server cut short as it shut down.
 const SHUT_DOWN: &str = "the server shut down during the attempt";
 
+/// Why an attempt was given back that this node had handed out to itself.
+const NOT_BEGUN: &str = "it had not begun";
+
 /// An attempt that failed, and what is known about it.
 struct Failure {
     end: AttemptEnd,
@@ -75,7 +78,11 @@ impl Shard {
             Report::CutShort if self.jobs[number].job().on_unknown == OnUnknown::Park => {
                 self.fail_unseen(now, number, AttemptEnd::Unknown, SHUT_DOWN, random);
             }
-            Report::Released | Report::CutShort => {
+            Report::Released => {
+                let undone = Some((AttemptEnd::Released, Some(Arc::from(NOT_BEGUN))));
+                self.give_back(now, number, self.place_of(number), undone);
+            }
+            Report::CutShort => {
                 let undone = Some((AttemptEnd::Released, None));
                 self.give_back(now, number, self.place_of(number), undone);
             }

@@ -15,8 +15,8 @@ pub(super) struct Pace {
     /// Which span of time it is.
     span: i64,
     ended: u32,
-    /// In the span before.
-    ended_before: u32,
+    /// In the span before, and in the one before that.
+    before: [u32; 2],
 }
 
 impl Pace {
@@ -26,18 +26,21 @@ impl Pace {
         self.ended += 1;
     }
 
-    /// How many end in a span, by what was seen last.
+    /// How many end in a span, by the last two that are over: many that end at once, and then none
+    /// for a while, are no pace.
     pub(super) fn per_span(&mut self, now: Timestamp) -> u32 {
         self.move_on(now);
-        self.ended.max(self.ended_before)
+        let [last, one_before] = self.before;
+        last.min(one_before)
     }
 
     fn move_on(&mut self, now: Timestamp) {
         let span = now.as_millis().div_euclid(AHEAD_SPAN.get() as i64);
-        if span == self.span {
-            return;
-        }
-        let is_next = self.span.checked_add(1) == Some(span);
-        *self = Pace { span, ended: 0, ended_before: if is_next { self.ended } else { 0 } };
+        let before = match span.checked_sub(self.span) {
+            Some(0) => return,
+            Some(1) => [self.ended, self.before[0]],
+            _ => [0, 0],
+        };
+        *self = Pace { span, ended: 0, before };
     }
 }

@@ -1,5 +1,5 @@
-//! How many pushes may be handed out at once: so many, and as many more as have ended in the
-//! present span of time or in the one before, whichever saw more of them.
+//! How many pushes may be handed out at once: so many, and as many more as were answered in each of
+//! the last two spans of time.
 
 use hence_core::input::Report;
 use hence_core::job::Target;
@@ -37,7 +37,7 @@ impl Pushes {
 
     pub(crate) fn room(&self) -> usize {
         let ended_in = |span: i64| self.ended.iter().filter(|ended| **ended == span).count();
-        let ahead = ended_in(self.span).max(ended_in(self.span.saturating_sub(1)));
+        let ahead = ended_in(self.span - 1).min(ended_in(self.span - 2));
         self.max as usize + ahead.min(self.max as usize)
     }
 }

@@ -1,5 +1,7 @@
 //! Limits, pauses, handlers that are not there, a full store, a shutdown.
 
+use std::collections::VecDeque;
+
 use hence_core::change::Change;
 use hence_core::effect::{Answer, Effect, Notice};
 use hence_core::error::Rejection;
@@ -11,7 +13,7 @@ use hence_core::queue::{QueueSettings, Rate};
 use hence_core::shard::Config;
 
 use crate::support::draft::{every, handled, ms, name, payload, pull, push, queue_name};
-use crate::support::verbs::{ids, schedule};
+use crate::support::verbs::{failed, ids, schedule};
 use crate::support::{World, at, config};
 use crate::world;
 
@@ -299,48 +301,50 @@ fn a_node_pushes_so_many_at_once_earliest_first() {
 }
 
 /// Nobody waits for the disk between one delivery and the next: as many are handed out ahead as end
-/// while a lease is written.
+/// while a lease is written, by the last two spans of time.
 #[test]
 fn a_node_hands_out_ahead_what_ends_meanwhile() {
     let mut world = World::new(Config { pushes_max: 3, ..config() });
-    for nth in 0..20 {
+    for nth in 0..60 {
         world.put(push(&format!("j{nth:02}")));
     }
-    let span = AHEAD_SPAN.get() as i64;
-    let tokens = |world: &mut World| {
-        let deliveries = std::mem::take(&mut world.deliveries);
-        deliveries.into_iter().map(|delivery| delivery.lease.token).collect::<Vec<Token>>()
-    };
-    let first = tokens(&mut world);
-    assert_eq!(first.len(), 3);
-    world.now = at(10 * span);
-    world.succeed(first[0]);
-    assert_eq!(tokens(&mut world).len(), 2, "its place is taken, and one is ahead");
-    world.fail(first[1]);
-    world.succeed(first[2]);
-    assert_eq!(world.shard.deliveries_running(), 6);
-    for token in tokens(&mut world) {
-        world.succeed(token);
+    let mut out: VecDeque<Token> = VecDeque::new();
+    let done = || Report::Succeeded { result: None };
+    // In which span, how many end so, and how many are handed out afterwards.
+    let rows = [
+        (10, 0, done(), 3),
+        (11, 3, done(), 3),
+        (12, 3, done(), 3),
+        (13, 2, failed(None, false), 6),
+        // As many as in the one of the two that saw fewer.
+        (14, 1, done(), 5),
+        // What is given back is no pace, and is not handed out again.
+        (15, 3, Report::Released, 4),
+        // Nothing has ended in one of the two.
+        (16, 1, done(), 3),
+        (17, 9, done(), 3),
+        (18, 9, done(), 4),
+        // No more ahead than may be under way.
+        (19, 9, done(), 6),
+        (20, 0, done(), 6),
+        // Many that end at once are no pace.
+        (30, 6, done(), 3),
+        (31, 0, done(), 3),
+        (32, 1, done(), 3),
+        (33, 1, done(), 3),
+        (34, 1, done(), 4),
+        // A clock that is set back begins anew.
+        (33, 1, done(), 3),
+    ];
+    for (span, ends, report, running) in rows {
+        world.at(span * AHEAD_SPAN.get() as i64);
+        for _ in 0..ends {
+            let deliveries = std::mem::take(&mut world.deliveries);
+            out.extend(deliveries.iter().map(|delivery| delivery.lease.token));
+            world.report(out.pop_front().expect("it is under way"), report.clone());
+        }
+        assert_eq!(world.shard.deliveries_running(), running, "in span {span}");
     }
-    assert_eq!(world.shard.deliveries_running(), 6, "no more ahead than may be under way");
-    let mut last = tokens(&mut world);
-    world.now = at(11 * span);
-    world.report(last.remove(0), Report::Released);
-    last.extend(tokens(&mut world));
-    assert_eq!(last.len(), 4, "as many as in the span before");
-    // They end more slowly now.
-    world.now = at(13 * span);
-    for token in &last[..3] {
-        world.report(*token, Report::Released);
-    }
-    assert_eq!(tokens(&mut world), [], "what is given back is not handed out again at once");
-    assert_eq!(world.shard.deliveries_running(), 3);
-    world.succeed(last[3]);
-    let next = tokens(&mut world);
-    assert_eq!(next.len(), 2);
-    world.now = at(12 * span);
-    world.succeed(next[0]);
-    assert_eq!(tokens(&mut world).len(), 1, "a clock that is set back begins anew");
 }
 
 /// One fact has so many leases at most; what was left stayed behind until something happened.

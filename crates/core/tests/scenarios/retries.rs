@@ -2,12 +2,12 @@
 
 use hence_core::input::{Nack, Report};
 use hence_core::job::{AttemptEnd, Outcome};
-use hence_core::limits;
+use hence_core::limits::{self, PUSH_LEASE_GRACE};
 use hence_core::retry::{Backoff, RetryPolicy};
 
-use crate::support::World;
 use crate::support::draft::{every, handled, ms, name, pull, push};
 use crate::support::verbs::failed;
+use crate::support::{World, at};
 use crate::world;
 
 /// Fails a push whenever it is delivered. Gives the times of the deliveries.
@@ -119,6 +119,32 @@ fn a_job_started_in_time_may_end_after_its_expiry() {
     let token = world.take_one().lease.token;
     world.at(900);
     assert_eq!(world.ack(token), Ok(()));
+}
+
+/// Handed out ahead, it waited for a place until it had expired, and was sent all the same.
+#[test]
+fn a_job_that_expires_before_it_begins_expires() {
+    let mut world = world();
+    world.put(push("a").expires(50));
+    let delivery = world.delivery();
+    assert!(delivery.may_begin(at(49)) && !delivery.may_begin(at(50)));
+    world.now = at(50);
+    world.report(delivery.lease.token, Report::Released);
+    assert_eq!(world.state("a"), "expired");
+    let (_, ended) = world.disk.attempts.last().expect("an attempt");
+    assert_eq!(
+        (ended.end, ended.reason.as_deref()),
+        (AttemptEnd::Released, Some("it had not begun"))
+    );
+}
+
+#[test]
+fn a_delivery_begins_only_if_its_lease_outlasts_it() {
+    let mut world = world();
+    world.put(push("a"));
+    let delivery = world.delivery();
+    let grace = PUSH_LEASE_GRACE.get() as i64;
+    assert!(delivery.may_begin(at(grace - 1)) && !delivery.may_begin(at(grace)));
 }
 
 #[test]
