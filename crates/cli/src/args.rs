@@ -122,6 +122,9 @@ pub(crate) enum Command {
     /// Give dead jobs all their attempts again: one by id, or all that match
     #[command(after_help = act::REPLAY_EXAMPLES)]
     Replay(act::Act),
+    /// Forget jobs that have ended, before their time: one by id, or all that match
+    #[command(after_help = act::FORGET_EXAMPLES)]
+    Forget(act::Act),
     /// List queues; pause, resume, limit and remove them
     #[command(after_help = queues::EXAMPLES)]
     Queues(queues::Queues),

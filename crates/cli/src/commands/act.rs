@@ -1,4 +1,5 @@
-//! `hence cancel`, `run` and `replay`: one shape, three verbs. One job by id, or all that match.
+//! `hence cancel`, `run`, `replay` and `forget`: one shape, four verbs. One job by id, or all that
+//! match.
 
 use std::time::Duration;
 
@@ -31,6 +32,12 @@ Examples:
   hence replay --queue mail              every dead job of `mail`; asks first
   hence replay --from 2030-01-01T00:00:00Z --yes";
 
+pub(crate) const FORGET_EXAMPLES: &str = "\
+Examples:
+  hence forget 01JB2Q…
+  hence forget --state dead              every dead job; asks first
+  hence forget --queue mail --state succeeded --yes";
+
 /// A million jobs take a while; the server works through them page by page.
 const PATIENCE: Duration = Duration::from_mins(5);
 
@@ -56,6 +63,7 @@ pub(crate) enum Verb {
     Cancel,
     Run,
     Replay,
+    Forget,
 }
 
 impl Verb {
@@ -64,6 +72,17 @@ impl Verb {
             Verb::Cancel => "cancel",
             Verb::Run => "run",
             Verb::Replay => "replay",
+            Verb::Forget => "forget",
+        }
+    }
+
+    /// Which jobs it is for.
+    const fn wants(self) -> &'static str {
+        match self {
+            Verb::Cancel => "cancel what has not ended; `hence forget` removes what has",
+            Verb::Run => "make due what waits; `hence replay` brings dead jobs back",
+            Verb::Replay => "replay what is dead",
+            Verb::Forget => "forget what has ended; `hence cancel` ends what waits",
         }
     }
 
@@ -72,6 +91,7 @@ impl Verb {
             Verb::Cancel => "cancelled",
             Verb::Run => "due now",
             Verb::Replay => "brought back",
+            Verb::Forget => "forgotten",
         }
     }
 }
@@ -95,6 +115,7 @@ async fn one(
         Verb::Cancel => api.delete(&path(None)).await?,
         Verb::Run => api.post(&path(Some("run")), &json!({})).await?,
         Verb::Replay => api.post(&path(Some("replay")), &json!({})).await?,
+        Verb::Forget => api.delete(&path(None).query("forget", true)).await?,
     };
     if output.is_json() {
         return output.json(&answer);
@@ -117,14 +138,21 @@ async fn all(act: Act, verb: Verb, api: &Api, output: &Output) -> Result<(), Fai
     let path = Path::new("/v1/jobs/bulk");
     let answer = api.post_waiting(&path, &bulk(verb, &act.filter), PATIENCE).await?;
     let answer: Value = serde_json::from_slice(&answer.body).map_err(Failure::unexpected)?;
+    let report: BulkReport = wire::read(answer.clone())?;
     if output.is_json() {
-        return output.json(&answer);
+        output.json(&answer)?;
+    } else {
+        output.line(format_args!("{} {}", words::count(report.done, "job"), verb.past()))?;
     }
-    let report: BulkReport = wire::read(answer)?;
-    output.line(format_args!("{} {}", words::count(report.done, "job"), verb.past()))?;
-    if report.refused > 0 {
-        output.say(format_args!("{} had moved on meanwhile", words::count(report.refused, "job")));
+    if report.refused == 0 {
+        return Ok(());
     }
+    let refused = words::count(report.refused, "job");
+    let refused = format!("{refused} could not be {}: not in the state they are in", verb.past());
+    if report.done == 0 {
+        return Err(Failure::refused(refused).fix(verb.wants()));
+    }
+    output.say(refused);
     Ok(())
 }
 

@@ -56,6 +56,7 @@ async fn ask(command: Command, global: &Global, output: &Output) -> Result<(), F
         Command::Cancel(act) => act::run(act, act::Verb::Cancel, api, output).await,
         Command::Run(act) => act::run(act, act::Verb::Run, api, output).await,
         Command::Replay(act) => act::run(act, act::Verb::Replay, api, output).await,
+        Command::Forget(act) => act::run(act, act::Verb::Forget, api, output).await,
         Command::Reschedule(moved) => reschedule::run(moved, api, output).await,
         Command::Queues(queues) => queues::run(queues, api, output).await,
         Command::Schedules(schedules) => schedules::run(schedules, api, output).await,

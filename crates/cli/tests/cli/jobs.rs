@@ -47,6 +47,28 @@ fn a_failing_job_is_retried_dies_and_is_replayed() {
     assert_eq!(requests.iter().take(3).count(), 3);
 }
 
+/// A job that was dead could not be removed, and to cancel it was said to come too late.
+#[test]
+fn what_has_ended_is_forgotten_and_not_cancelled() {
+    let server = Server::start();
+    let (url, _requests) = receiver(&[500, 500, 500]);
+    for id in ["a", "b", "c"] {
+        server.ok(&["add", url.as_str(), "--id", id, "--retry-attempts", "1"]);
+        server.hence(&["watch", id]);
+    }
+    for (verb, hint) in [("cancel", "hence forget"), ("run", "hence replay")] {
+        let refused = server.hence(&[verb, "--state", "dead", "--yes"]);
+        assert_eq!(refused.status.code(), Some(1), "{verb}");
+        let said = text(&refused.stderr);
+        assert!(said.contains("3 jobs could not be") && said.contains(hint), "{said}");
+    }
+    assert_eq!(server.ok(&["forget", "a"]).trim(), "a");
+    assert_eq!(server.ok(&["forget", "--state", "dead", "--yes"]).trim(), "2 jobs forgotten");
+    assert_eq!(server.ok(&["jobs", "--state", "dead", "--json"]), "");
+    server.ok(&["add", "--worker", "--in", "1h", "--id", "d"]);
+    assert_eq!(server.hence(&["forget", "d"]).status.code(), Some(1), "it has not ended");
+}
+
 #[test]
 fn jobs_are_listed_shown_rescheduled_and_cancelled() {
     let server = Server::start();

@@ -314,8 +314,10 @@ fn a_server_that_has_to_end_says_why_in_the_last_line_of_its_log() {
     let mut command = serve(directory.path());
     command.stderr(std::fs::File::create(&log).unwrap());
     let mut server = Server::from(command, directory);
-    // What is open can be written, but when that is full no new file can be made.
-    std::fs::remove_dir_all(server.directory.path().join("data")).unwrap();
+    // What is open can be written, but when that is full no new file can be made. Moved in one
+    // step: a file that it made meanwhile would keep a directory from being removed.
+    let data = server.directory.path().join("data");
+    std::fs::rename(&data, data.with_extension("gone")).unwrap();
     let add = || server.hence(&["add", "--many", jobs.to_str().unwrap()]).status.success();
     assert!((0..100).any(|_| !add()), "the server goes on without its directory");
     assert_eq!(server.wait(), Some(74));

@@ -89,7 +89,7 @@ pub struct BulkReport {
     pub matched: u64,
     /// Jobs it was done to.
     pub done: u64,
-    /// Jobs that had moved on meanwhile.
+    /// Jobs that were in no state for it, or not any more.
     pub refused: u64,
 }
 

@@ -162,7 +162,7 @@ pub(crate) struct BulkOut {
     matched: u64,
     /// Jobs it was done to.
     done: u64,
-    /// Jobs that had moved on meanwhile.
+    /// Jobs that were in no state for it, or not any more.
     refused: u64,
 }
 

@@ -56,7 +56,8 @@ kinds! {
     WRONG_STATE CONFLICT "wrong-state" "the job's state does not allow this",
         "look at the job and choose what its state allows";
     QUEUE_IN_USE CONFLICT "queue-in-use" "the queue holds jobs",
-        "cancel, finish or forget its jobs first: POST /v1/jobs/bulk does so for all of them";
+        "cancel, finish or forget its jobs first: `hence cancel` and `hence forget` do so, or POST \
+            /v1/jobs/bulk";
     STALE_TOKEN CONFLICT "stale-token" "the lease of this token has ended",
         "drop the work: the job was finished, cancelled, or handed out again; extend leases in \
             time";

@@ -87,7 +87,7 @@ pub(crate) fn or_make(dir: &Path, output: &Output) -> Result<Arc<dyn Store>, Fai
     if let Some(torn) = &store.opened().torn {
         let (file, bytes) = (torn.file.display(), words::size(torn.bytes));
         output.warn(format_args!(
-            "{file} ended in {bytes} that were never acknowledged, after a crash; they are dropped"
+            "{file} ended in {bytes} of an unfinished record; they are dropped"
         ));
     }
     Ok(Arc::new(store))
@@ -141,7 +141,8 @@ fn check_lines(report: &Report, output: &Output) -> Result<(), Failure> {
     }
     if let Some(torn) = &report.torn {
         output.line(format_args!(
-            "{} {} at byte {}: {} that were never acknowledged; the next start drops them",
+            "{} {} at byte {}: {} of an unfinished record, as a crash leaves behind; the next \
+             start drops them",
             output.paint(Tone::Warning, "torn"),
             torn.file.display(),
             torn.offset,
