@@ -143,7 +143,7 @@ pub const PUSHES_DEFAULT: u32 = 256;
 /// A node hands out as many deliveries ahead as end in so long, but no more than may be under way:
 /// about what a lease takes to become durable and to be acted on, several times over. Where fewer
 /// end, none is ahead.
-pub const AHEAD_SPAN: Millis = Millis::new(4);
+pub const AHEAD_SPAN: Millis = Millis::new(8);
 /// Default number of in-process handlers under way at once.
 pub const HANDLERS_DEFAULT: u32 = 1_024;
 
