@@ -140,12 +140,12 @@ pub const WINDOW_JOBS_DEFAULT: usize = 200_000;
 pub const WINDOW_BYTES_DEFAULT: usize = 64 * 1024 * 1024;
 /// Default number of pushes (HTTP and the like) under way at once.
 pub const PUSHES_DEFAULT: u32 = 256;
+/// Default number of in-process handlers under way at once.
+pub const HANDLERS_DEFAULT: u32 = 1_024;
 /// A node hands out as many deliveries ahead as end in so long, but no more than may be under way:
 /// about what a lease takes to become durable and to be acted on, several times over. Where fewer
 /// end, none is ahead.
 pub const AHEAD_SPAN: Millis = Millis::new(8);
-/// Default number of in-process handlers under way at once.
-pub const HANDLERS_DEFAULT: u32 = 1_024;
 
 const _: () = {
     assert!(SCHEDULE_ID_BYTES_MAX + 1 + 24 <= JOB_ID_BYTES_MAX, "an occurrence's id must fit");

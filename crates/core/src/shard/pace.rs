@@ -3,7 +3,7 @@
 //! A lease must be durable before its delivery begins. Were there never more leases than may be
 //! under way, each place would stay empty while the next lease is written. So there are a few more,
 //! whose deliveries begin when others end: as many as end in [`AHEAD_SPAN`], so that none waits for
-//! much longer than that. Where receivers are slow that is none at all, and whatever comes, or
+//! much longer than that. Where receivers are slow that is next to none, and whatever comes, or
 //! matters more, finds the next place.
 
 use crate::limits::AHEAD_SPAN;
