@@ -3,14 +3,14 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 use std::time::Duration;
 
 use hence::observe::{Event, Observer};
 use hence_core::change::Change;
 use hence_core::effect::Notice;
 use hence_core::id::QueueName;
-use hence_core::job::AttemptRecord;
+use hence_core::job::{AttemptEnd, AttemptRecord};
 use hence_core::ledger::Fate;
 use hence_core::queue::QueueView;
 use hence_core::schedule::ScheduleCheck;
@@ -207,7 +207,12 @@ pub struct Metrics {
 struct QueueMetrics {
     label: Arc<str>,
     lateness: Histogram,
+    /// By how they ended; made when the first one ends so.
+    attempts: [OnceLock<Counter>; ENDS],
 }
+
+/// The ways in which an attempt can end.
+const ENDS: usize = AttemptEnd::Cancelled as usize + 1;
 
 /// What is measured as it happens, for one route.
 struct RouteMetrics {
@@ -360,7 +365,8 @@ impl Metrics {
         let room = queues.len() < METRIC_QUEUES_MAX;
         let label: Arc<str> = Arc::from(if room { name.as_str() } else { OTHER });
         let lateness = self.lateness.get_or_create(&QueueLabel { queue: label.clone() }).clone();
-        let metrics = Arc::new(QueueMetrics { label, lateness });
+        let attempts = [const { OnceLock::new() }; ENDS];
+        let metrics = Arc::new(QueueMetrics { label, lateness, attempts });
         if room {
             queues.insert(name.clone(), metrics.clone());
         }
@@ -379,9 +385,13 @@ impl Metrics {
     }
 
     fn attempt(&self, queue: &QueueName, ended: Option<&AttemptRecord>) {
-        let Some(record) = ended else { return };
-        let label = EndLabel { queue: self.queue(queue).label.clone(), end: record.end.as_str() };
-        self.attempts.get_or_create(&label).inc();
+        let Some(AttemptRecord { end, .. }) = ended else { return };
+        let metrics = self.queue(queue);
+        let counter = metrics.attempts[*end as usize].get_or_init(|| {
+            let label = EndLabel { queue: metrics.label.clone(), end: end.as_str() };
+            self.attempts.get_or_create(&label).clone()
+        });
+        counter.inc();
     }
 }
 
@@ -454,7 +464,6 @@ fn write<T>(lock: &RwLock<T>) -> std::sync::RwLockWriteGuard<'_, T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use hence_core::job::AttemptEnd;
     use hence_core::ledger::{OccurrenceRecord, SkipReason};
     use hence_core::queue::{Counts, QueueSettings};
     use hence_core::schedule::ScheduleCounts;

@@ -145,8 +145,10 @@ impl<K: Ord + Clone, V> Ordered<K, V> {
             return (at, place);
         }
         if place == PIECE_MAX {
-            // Behind all: a full piece stays full, and the next one begins here.
-            self.pieces.insert(at + 1, Piece::new(key.clone()));
+            // Behind all: a full piece stays full, and the next one begins here. It will be full
+            // soon, too.
+            let next = Piece { items: Vec::with_capacity(PIECE_MAX), ..Piece::new(key.clone()) };
+            self.pieces.insert(at + 1, next);
             self.recent[0] = at + 1;
             return (at + 1, 0);
         }
