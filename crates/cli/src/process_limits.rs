@@ -6,8 +6,8 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::failure::Failure;
 
-/// What the store and the log keep open, beside connections.
-const FILES_OF_OUR_OWN: u64 = 200;
+/// What the store and the log keep open, and idle connections to receivers.
+const FILES_OF_OUR_OWN: u64 = 200 + 1_024;
 
 /// Takes as many open files as the system allows: its usual limit is for programs that need few,
 /// and whoever reaches it can neither deliver nor answer.

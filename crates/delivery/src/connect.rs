@@ -4,6 +4,7 @@
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, ready};
 
 use futures::FutureExt;
@@ -107,23 +108,49 @@ pub(crate) struct Connector {
     dialler: Dialler,
     /// Made at the first `https` delivery: reading the system's roots takes milliseconds and
     /// megabytes that a user of plain HTTP need not spend.
-    tls: Arc<OnceCell<Arc<ClientConfig>>>,
+    tls: Arc<OnceCell<Protocols>>,
+    /// How many connections are open, and how many may be for a new one to be kept.
+    open: Arc<AtomicUsize>,
+    kept_max: usize,
 }
 
 impl Connector {
-    pub(crate) fn new(dial: Arc<dyn Dial>, tls: Option<ClientConfig>) -> Self {
-        let tls = tls.map(offer_protocols);
-        Connector { dialler: Dialler(dial), tls: Arc::new(OnceCell::new_with(tls)) }
+    /// While `kept_max` connections are open, a further one is for one delivery only.
+    pub(crate) fn new(dial: Arc<dyn Dial>, tls: Option<ClientConfig>, kept_max: usize) -> Self {
+        let tls = Arc::new(OnceCell::new_with(tls.map(Protocols::new)));
+        Connector { dialler: Dialler(dial), tls, open: Arc::default(), kept_max }
     }
 
     async fn connect(mut self, uri: Uri) -> Result<TokioIo<Metered>, DialError> {
+        let place = Place::take(&self.open, self.kept_max);
         let stream = if uri.scheme() == Some(&Scheme::HTTPS) {
-            let config = self.tls.get_or_try_init(load_tls).await?;
-            HttpsConnector::from((self.dialler, config.clone())).call(uri).await?
+            let protocols = self.tls.get_or_try_init(load_tls).await?;
+            let config = protocols.for_connection(place.is_kept);
+            HttpsConnector::from((self.dialler, config)).call(uri).await?
         } else {
             MaybeHttpsStream::Http(self.dialler.call(uri).await?)
         };
-        Ok(TokioIo::new(Metered::new(stream)))
+        Ok(TokioIo::new(Metered::new(stream, place)))
+    }
+}
+
+/// One of the open connections, until it is dropped.
+struct Place {
+    open: Arc<AtomicUsize>,
+    /// Whether it may be used again.
+    is_kept: bool,
+}
+
+impl Place {
+    fn take(open: &Arc<AtomicUsize>, kept_max: usize) -> Self {
+        let is_kept = open.fetch_add(1, Ordering::Relaxed) < kept_max;
+        Place { open: Arc::clone(open), is_kept }
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.open.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -147,7 +174,7 @@ impl Service<Uri> for Connector {
 }
 
 /// The provider is named, never installed: a library must not set a process-wide default.
-async fn load_tls() -> Result<Arc<ClientConfig>, DialError> {
+async fn load_tls() -> Result<Protocols, DialError> {
     let load = || -> Result<ClientConfig, ConnectError> {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let config = ClientConfig::builder_with_provider(provider)
@@ -159,13 +186,30 @@ async fn load_tls() -> Result<Arc<ClientConfig>, DialError> {
         Ok(config)
     };
     // The roots are files.
-    Ok(offer_protocols(tokio::task::spawn_blocking(load).await??))
+    Ok(Protocols::new(tokio::task::spawn_blocking(load).await??))
 }
 
-/// What we speak over TLS, best first.
-fn offer_protocols(mut config: ClientConfig) -> Arc<ClientConfig> {
-    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-    Arc::new(config)
+/// What we speak over TLS.
+struct Protocols {
+    /// On a connection that is kept: HTTP/2 rather than HTTP/1.1.
+    kept: Arc<ClientConfig>,
+    /// On one that is not: an HTTP/2 connection would stay open with nothing to do.
+    once: Arc<ClientConfig>,
+}
+
+impl Protocols {
+    fn new(config: ClientConfig) -> Self {
+        let offering = |names: &[&[u8]]| {
+            let mut config = config.clone();
+            config.alpn_protocols = names.iter().map(|name| name.to_vec()).collect();
+            Arc::new(config)
+        };
+        Protocols { kept: offering(&[b"h2", b"http/1.1"]), once: offering(&[b"http/1.1"]) }
+    }
+
+    fn for_connection(&self, is_kept: bool) -> Arc<ClientConfig> {
+        Arc::clone(if is_kept { &self.kept } else { &self.once })
+    }
 }
 
 /// A [`Dial`] in the shape that TLS is put on top of.
@@ -199,13 +243,14 @@ pub(crate) struct Metered {
     stream: Stream,
     taken: usize,
     limit: usize,
+    place: Place,
 }
 
 impl Metered {
-    fn new(stream: MaybeHttpsStream<TokioIo<TcpStream>>) -> Self {
+    fn new(stream: MaybeHttpsStream<TokioIo<TcpStream>>, place: Place) -> Self {
         let many_streams = stream.connected().is_negotiated_h2();
         let limit = if many_streams { usize::MAX } else { limits::WIRE_BYTES_MAX };
-        Metered { stream: TokioIo::new(stream), taken: 0, limit }
+        Metered { stream: TokioIo::new(stream), taken: 0, limit, place }
     }
 }
 
@@ -213,6 +258,9 @@ impl Connection for Metered {
     /// Nothing more: the addresses, which it could tell as well, would be put into every answer.
     fn connected(&self) -> Connected {
         let connected = Connected::new();
+        if !self.place.is_kept {
+            connected.poison();
+        }
         if self.stream.inner().connected().is_negotiated_h2() {
             return connected.negotiated_h2();
         }

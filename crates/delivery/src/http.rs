@@ -35,6 +35,7 @@ pub struct HttpSenderBuilder {
     dial: Option<Arc<dyn Dial>>,
     tls: Option<ClientConfig>,
     at_once: Option<u32>,
+    idle_max: Option<usize>,
 }
 
 impl HttpSender {
@@ -112,15 +113,24 @@ impl HttpSenderBuilder {
         self
     }
 
+    /// So many idle connections are kept, all hosts together;
+    /// [`limits::IDLE_CONNECTIONS_MAX`] when it is not said.
+    #[must_use]
+    pub fn idle_max(mut self, connections: usize) -> Self {
+        self.idle_max = Some(connections);
+        self
+    }
+
     /// The sender. Nothing is opened or read before the first delivery.
     pub fn build(self) -> HttpSender {
-        let idle_per_host = self.at_once.unwrap_or(hence_core::limits::PUSHES_DEFAULT);
+        let at_once = self.at_once.unwrap_or(hence_core::limits::PUSHES_DEFAULT) as usize;
+        let kept_max = at_once + self.idle_max.unwrap_or(limits::IDLE_CONNECTIONS_MAX);
         let dial = self.dial.unwrap_or_else(|| Arc::new(SystemDial::new()));
         let client = Client::builder(TokioExecutor::new())
             .pool_timer(TokioTimer::new())
             .timer(TokioTimer::new())
             .pool_idle_timeout(limits::IDLE_TIME_MAX)
-            .pool_max_idle_per_host(idle_per_host as usize)
+            .pool_max_idle_per_host(at_once)
             .http1_max_buf_size(limits::HEAD_BYTES_MAX)
             // Of headers hyper takes `limits::HEADERS_MAX` unless told otherwise. A number that it
             // is told, if only this one, makes it fill and copy two arrays for every answer.
@@ -129,7 +139,7 @@ impl HttpSenderBuilder {
             .http2_initial_connection_window_size(limits::H2_CONNECTION_WINDOW)
             .http2_keep_alive_interval(limits::H2_SILENCE_MAX)
             .http2_keep_alive_timeout(limits::H2_PONG_TIME_MAX)
-            .build(Connector::new(dial, self.tls));
+            .build(Connector::new(dial, self.tls, kept_max));
         HttpSender { client }
     }
 }

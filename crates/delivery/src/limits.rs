@@ -24,6 +24,10 @@ pub const LOOKUPS_MAX: usize = hence_core::limits::PUSHES_DEFAULT as usize;
 /// How long an idle connection is kept: most servers keep theirs for a minute, and the longer
 /// ours is kept, the likelier we write into one that the server is just closing.
 pub const IDLE_TIME_MAX: Duration = Duration::from_secs(30);
+/// Idle connections kept, all hosts together. Each host keeps as many as may be under way at once,
+/// and deliveries to ever new hosts would leave thousands of open files behind within
+/// [`IDLE_TIME_MAX`]. Reached: a further connection is closed after its one delivery.
+pub const IDLE_CONNECTIONS_MAX: usize = 1_024;
 /// HTTP/2: what all streams of a connection may send before we made room; one stream may send
 /// [`BODY_BYTES_MAX`].
 pub const H2_CONNECTION_WINDOW: u32 = 1024 * 1024;

@@ -5,16 +5,21 @@
 mod support;
 
 use std::collections::HashMap;
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use futures::future::join_all;
+use futures::FutureExt;
+use futures::future::{BoxFuture, join_all};
 use hence_core::id::{JobId, Key, QueueName, ScheduleId};
 use hence_core::job::{HttpTarget, Job, Occurrence, Payload, Target as JobTarget};
-use hence_delivery::http::HttpSender;
+use hence_delivery::connect::{Dial, DialError};
+use hence_delivery::http::{HttpSender, HttpSenderBuilder};
 use hence_delivery::{Report, Target, limits};
+use http::Uri;
 use support::server::{Server, Step, say};
 use support::{PATIENCE, SHORT, attempt, job, post, tls, within};
+use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 const OK: &str = "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 2\r\n\r\nhi";
@@ -195,6 +200,56 @@ async fn more_at_once_than_by_default_open_no_new_connections() {
     // One that is just coming back may be missed, and another be opened in its place.
     let enough = at_once as usize * 3 / 2;
     assert!(server.opened() < enough, "{} were opened", server.opened());
+}
+
+/// Each host had connections of its own, and they stayed open for half a minute.
+#[tokio::test]
+async fn ever_new_hosts_do_not_pile_up_open_connections() {
+    let server = Server::start(vec![say(OK)]);
+    let sender = few_kept().dial(Arc::new(OneServer(server.address))).build();
+    for port in 1..=40 {
+        let url = format!("http://localhost:{port}/");
+        let report = sender.deliver(post(&url), within(PATIENCE)).await;
+        assert!(matches!(report, Report::Succeeded { .. }), "{report:?}");
+        timeout(PATIENCE, server.open_at_most(KEPT)).await.unwrap();
+    }
+    assert_eq!(server.opened(), 40);
+    // Those that were kept are used again.
+    sender.deliver(post("http://localhost:1/"), within(PATIENCE)).await;
+    assert_eq!(server.opened(), 40);
+}
+
+#[tokio::test]
+async fn what_is_not_kept_is_no_http_2() {
+    let server = tls::start(&["h2", "http/1.1"], Bytes::new()).await;
+    let dial = Arc::new(OneServer(server.address));
+    let sender = few_kept().dial(dial).tls(tls::trusting()).build();
+    for port in 1..=2 * KEPT {
+        let url = format!("https://localhost:{port}/");
+        let report = sender.deliver(post(&url), within(PATIENCE)).await;
+        let Report::Succeeded { result: Some(result) } = report else { panic!("{report:?}") };
+        let version = if port <= KEPT { "HTTP/2.0" } else { "HTTP/1.1" };
+        assert_eq!(
+            result.content_type.as_deref(),
+            Some(&*format!("text/plain; version={version}"))
+        );
+    }
+}
+
+const KEPT: usize = 5;
+
+fn few_kept() -> HttpSenderBuilder {
+    HttpSender::builder().at_once(2).idle_max(KEPT - 2)
+}
+
+/// Whatever the host, it is this one.
+struct OneServer(SocketAddr);
+
+impl Dial for OneServer {
+    fn dial(&self, _: Uri) -> BoxFuture<'static, Result<TcpStream, DialError>> {
+        let address = self.0;
+        async move { Ok(TcpStream::connect(address).await?) }.boxed()
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

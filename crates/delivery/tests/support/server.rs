@@ -97,7 +97,12 @@ impl Server {
 
     /// Waits until every connection is over.
     pub(crate) async fn all_closed(&self) {
-        self.seen.open.subscribe().wait_for(|open| *open == 0).await.unwrap();
+        self.open_at_most(0).await;
+    }
+
+    /// Waits until so many connections are open, or fewer.
+    pub(crate) async fn open_at_most(&self, count: usize) {
+        self.seen.open.subscribe().wait_for(|open| *open <= count).await.unwrap();
     }
 }
 
