@@ -5,7 +5,6 @@ use std::cmp::Ordering;
 use bytes::Bytes;
 
 use super::error::Result;
-use super::memtable::Item;
 
 /// What one place knows of a key.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -45,35 +44,44 @@ pub(super) trait Cursor {
     fn step(&mut self) -> Result<()>;
 }
 
-/// A cursor over entries that are in memory.
-#[derive(Debug)]
-pub(super) struct ItemCursor<I> {
-    items: I,
-    current: Option<Item>,
+/// An entry that is in memory.
+pub(super) trait Entry {
+    fn key(&self) -> &[u8];
+    /// None if the key was removed.
+    fn value(&self) -> Option<&[u8]>;
+    /// The same, sharing memory with the entry.
+    fn value_bytes(&self) -> Option<Bytes>;
 }
 
-impl<I: Iterator<Item = Item>> ItemCursor<I> {
-    pub(super) fn new(mut items: I) -> Self {
-        let current = items.next();
-        ItemCursor { items, current }
+/// A cursor over entries that are in memory.
+#[derive(Debug)]
+pub(super) struct EntryCursor<I: Iterator> {
+    entries: I,
+    current: Option<I::Item>,
+}
+
+impl<I: Iterator<Item: Entry>> EntryCursor<I> {
+    pub(super) fn new(mut entries: I) -> Self {
+        let current = entries.next();
+        EntryCursor { entries, current }
     }
 }
 
-impl<I: Iterator<Item = Item>> Cursor for ItemCursor<I> {
+impl<I: Iterator<Item: Entry>> Cursor for EntryCursor<I> {
     fn key(&self) -> Option<&[u8]> {
-        self.current.as_ref().map(|item| item.key.as_ref())
+        self.current.as_ref().map(Entry::key)
     }
 
     fn value(&self) -> Option<&[u8]> {
-        self.current.as_ref()?.value.as_deref()
+        self.current.as_ref()?.value()
     }
 
     fn value_bytes(&self) -> Option<Bytes> {
-        self.current.as_ref()?.value.clone()
+        self.current.as_ref()?.value_bytes()
     }
 
     fn step(&mut self) -> Result<()> {
-        self.current = self.items.next();
+        self.current = self.entries.next();
         Ok(())
     }
 }

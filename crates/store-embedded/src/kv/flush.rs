@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 
 use hence_fail::{Point, reach};
 
-use super::cursor::{Cursor, Direction, ItemCursor, Merge};
+use super::cursor::{Cursor, Direction, EntryCursor, Merge};
 use super::error::{Error, Result};
 use super::manifest::Manifest;
 use super::memtable::Memtable;
@@ -101,8 +101,8 @@ impl State {
         let expected =
             Expected { entries_max: memtable.len() as u64, bytes: memtable.bytes() as u64 };
         let writer = self.tables.start(self.next_table(), expected)?;
-        let items = memtable.range(Bound::Unbounded, Bound::Unbounded);
-        let merge = Merge::new(vec![Box::new(ItemCursor::new(items))], Direction::Forward);
+        let entries = memtable.range(Bound::Unbounded, Bound::Unbounded);
+        let merge = Merge::new(vec![Box::new(EntryCursor::new(entries))], Direction::Forward);
         let writer = self.write_merged(merge, writer, beneath)?;
         let sequences = (memtable.first_sequence(), memtable.last_sequence());
         writer.map(|writer| writer.finish(sequences.0, sequences.1)).transpose()

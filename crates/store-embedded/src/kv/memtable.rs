@@ -7,12 +7,12 @@
 //! It is not concurrent; the store puts a lock around the one that is written to.
 
 use std::collections::BTreeMap;
-use std::ops::Bound;
+use std::ops::{Bound, Range};
 
 use bytes::Bytes;
 
 use super::batch::{self, Kind};
-use super::cursor::Found;
+use super::cursor::{Entry, Found};
 use super::ordered::Ordered;
 
 /// Key bytes held in place: six words less the byte for the length.
@@ -43,7 +43,14 @@ struct Slot {
 
 const TOMBSTONE: u32 = u32::MAX;
 
-/// One entry as seen by a reader; no value means that the key was removed.
+/// One entry, where it lies.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Lying<'a> {
+    memtable: &'a Memtable,
+    slot: &'a Slot,
+}
+
+/// One entry that outlives the memtable's lock; no value means that the key was removed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Item {
     pub(super) key: Bytes,
@@ -102,14 +109,13 @@ impl Memtable {
         &'a self,
         from: Bound<&[u8]>,
         to: Bound<&[u8]>,
-    ) -> impl DoubleEndedIterator<Item = Item> + use<'a> {
+    ) -> impl DoubleEndedIterator<Item = Lying<'a>> + use<'a> {
         let (from, to) = (from.map(Key::new), to.map(Key::new));
         let slots = (!is_empty_range(&from, &to)).then(|| {
             let lists = self.entries.range(first_byte(&from, 0)..=first_byte(&to, u8::MAX));
             lists.flat_map(move |(_, list)| list.range(from.as_ref(), to.as_ref()))
         });
-        let item = |slot: &Slot| Item { key: self.key(slot), value: self.value(slot) };
-        slots.into_iter().flatten().map(item)
+        slots.into_iter().flatten().map(|slot| Lying { memtable: self, slot })
     }
 
     /// Memory used, nearly.
@@ -145,16 +151,60 @@ impl Memtable {
     }
 
     fn value(&self, slot: &Slot) -> Option<Bytes> {
-        if slot.value_len == TOMBSTONE {
-            return None;
-        }
-        let start = slot.value_start as usize;
-        Some(self.chunks[slot.chunk as usize].slice(start..start + slot.value_len as usize))
+        Some(self.chunks[slot.chunk as usize].slice(slot.value_range()?))
+    }
+}
+
+impl Slot {
+    fn key_range(&self) -> Range<usize> {
+        let end = self.value_start as usize;
+        end - self.key_len as usize..end
     }
 
-    fn key(&self, slot: &Slot) -> Bytes {
-        let end = slot.value_start as usize;
-        self.chunks[slot.chunk as usize].slice(end - slot.key_len as usize..end)
+    fn value_range(&self) -> Option<Range<usize>> {
+        let start = self.value_start as usize;
+        (self.value_len != TOMBSTONE).then(|| start..start + self.value_len as usize)
+    }
+}
+
+impl Lying<'_> {
+    fn chunk(&self) -> &Bytes {
+        &self.memtable.chunks[self.slot.chunk as usize]
+    }
+}
+
+impl Entry for Lying<'_> {
+    fn key(&self) -> &[u8] {
+        &self.chunk()[self.slot.key_range()]
+    }
+
+    fn value(&self) -> Option<&[u8]> {
+        self.slot.value_range().map(|range| &self.chunk()[range])
+    }
+
+    fn value_bytes(&self) -> Option<Bytes> {
+        self.memtable.value(self.slot)
+    }
+}
+
+impl From<Lying<'_>> for Item {
+    fn from(entry: Lying<'_>) -> Self {
+        let key = entry.chunk().slice(entry.slot.key_range());
+        Item { key, value: entry.value_bytes() }
+    }
+}
+
+impl Entry for Item {
+    fn key(&self) -> &[u8] {
+        &self.key
+    }
+
+    fn value(&self) -> Option<&[u8]> {
+        self.value.as_deref()
+    }
+
+    fn value_bytes(&self) -> Option<Bytes> {
+        self.value.clone()
     }
 }
 
@@ -250,8 +300,10 @@ mod tests {
         });
         assert_eq!(table.get(b"a"), Found::Value(Bytes::from_static(b"22")));
         assert_eq!(table.get(b"b"), Found::Removed);
-        let keys: Vec<_> =
-            table.range(Bound::Unbounded, Bound::Unbounded).map(|item| item.key).collect();
+        let keys: Vec<_> = table
+            .range(Bound::Unbounded, Bound::Unbounded)
+            .map(|entry| Item::from(entry).key)
+            .collect();
         assert_eq!(keys, ["a", "b"]);
     }
 

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::check::check;
-use super::cursor::{Cursor, ItemCursor};
+use super::cursor::{Cursor, EntryCursor};
 use super::disk::{Access, Disk};
 use super::error::{Error, Result};
 use super::frame::operations_parse;
@@ -322,7 +322,7 @@ impl Repair<'_> {
                 Expected { entries_max: memtable.len() as u64, bytes: memtable.bytes() as u64 };
             let mut writer =
                 self.table_maker(manifest.store_id).start(manifest.next_table, expected)?;
-            let mut cursor = ItemCursor::new(memtable.range(Bound::Unbounded, Bound::Unbounded));
+            let mut cursor = EntryCursor::new(memtable.range(Bound::Unbounded, Bound::Unbounded));
             while let Some(key) = cursor.key() {
                 writer.add(key, cursor.value())?;
                 cursor.step()?;

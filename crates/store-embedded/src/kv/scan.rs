@@ -10,7 +10,7 @@ use std::sync::{Arc, RwLockReadGuard};
 
 use bytes::Bytes;
 
-use super::cursor::{Cursor, Direction, Found, ItemCursor, Merge};
+use super::cursor::{Cursor, Direction, EntryCursor, Found, Merge};
 use super::error::Result;
 use super::limits::SCAN_CHUNK;
 use super::memtable::Item;
@@ -65,10 +65,10 @@ impl Read for Pinned<'_> {
     }
 
     fn scan(&self, span: Span<'_>, direction: Direction, visit: &mut Visit<'_>) -> Result<()> {
-        let items = self.active.range(span.from, span.to);
+        let entries = self.active.range(span.from, span.to);
         let newest: Box<dyn Cursor + '_> = match direction {
-            Direction::Forward => Box::new(ItemCursor::new(items)),
-            Direction::Backward => Box::new(ItemCursor::new(items.rev())),
+            Direction::Forward => Box::new(EntryCursor::new(entries)),
+            Direction::Backward => Box::new(EntryCursor::new(entries.rev())),
         };
         let mut merge = self.state.merge_of(newest, &self.view, span, direction)?;
         walk(&mut merge, span, direction, None, visit).map(drop)
@@ -136,7 +136,7 @@ impl State {
         visit: &mut Visit<'_>,
     ) -> Result<Option<Bytes>> {
         let active = read(&self.active);
-        let items = active.range(span.from, span.to);
+        let items = active.range(span.from, span.to).map(Item::from);
         let items: Vec<Item> = match direction {
             Direction::Forward => items.take(SCAN_CHUNK).collect(),
             Direction::Backward => items.rev().take(SCAN_CHUNK).collect(),
@@ -145,7 +145,7 @@ impl State {
         let view = self.snapshot();
         drop(active);
         let last = (items.len() == SCAN_CHUNK).then(|| items[SCAN_CHUNK - 1].key.clone());
-        let newest = Box::new(ItemCursor::new(items.into_iter()));
+        let newest = Box::new(EntryCursor::new(items.into_iter()));
         let mut merge = self.merge_of(newest, &view, span, direction)?;
         let ended = walk(&mut merge, span, direction, last.as_ref(), visit)?;
         Ok(last.filter(|_| ended == Ended::AtLast))
@@ -160,10 +160,10 @@ impl State {
     ) -> Result<Merge<'a>> {
         let mut cursors = vec![newest];
         for memtable in &view.frozen {
-            let items = memtable.range(span.from, span.to);
+            let entries = memtable.range(span.from, span.to);
             match direction {
-                Direction::Forward => cursors.push(Box::new(ItemCursor::new(items))),
-                Direction::Backward => cursors.push(Box::new(ItemCursor::new(items.rev()))),
+                Direction::Forward => cursors.push(Box::new(EntryCursor::new(entries))),
+                Direction::Backward => cursors.push(Box::new(EntryCursor::new(entries.rev()))),
             }
         }
         let start = match direction {
