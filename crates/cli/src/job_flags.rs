@@ -106,7 +106,8 @@ pub(crate) struct JobFlags {
 #[expect(clippy::struct_field_names, reason = "the names of the flags are made from these")]
 pub(crate) struct RetryFlags {
     /// Attempts in all, the first one included; 10 when not given
-    #[arg(long, value_name = "COUNT")]
+    // `max_attempts` is what the API calls it.
+    #[arg(long, value_name = "COUNT", aliases = ["max-attempts", "attempts"])]
     pub(crate) retry_attempts: Option<u32>,
     /// Always the same delay between attempts, kept exactly
     #[arg(

@@ -52,7 +52,7 @@ fn the_exit_code_decides() {
     );
     let listed = server.ok(&["jobs", "--state", "dead"]);
     assert!(listed.contains("REASON") && listed.contains("boom"), "{listed}");
-    add(&server, "not-now", &["--retry-attempts", "1"]);
+    add(&server, "not-now", &["--max-attempts", "1"]);
     assert!(!server.ok(&["jobs"]).contains("REASON"), "what waits has no reason");
     let given_back = work(&server, &["--once", "--retry-delay", "1h"], "exit 75");
     assert_eq!(given_back.status.code(), Some(1), "it is not done");
