@@ -102,11 +102,15 @@ impl Delivery {
         now.since(self.job.waits_since(self.due_at))
     }
 
-    /// Whether it may still begin: the job has not expired since it was handed out, and its lease
-    /// lasts for longer than the attempt.
-    pub fn may_begin(&self, now: Timestamp) -> bool {
-        let has_expired = self.job.expires_at.is_some_and(|at| at <= now);
-        !has_expired && now.plus(self.job.timeout) < self.lease.until
+    /// How long its attempt may take if it begins now: its timeout, or what is left of its lease,
+    /// which is less after a commit that took very long. None if it must not begin: its job has
+    /// expired since it was handed out, or not even half of its timeout is left. An attempt that
+    /// hardly can succeed would count.
+    pub fn time_to_run(&self, now: Timestamp) -> Option<Millis> {
+        let (timeout, expires_at) = (self.job.timeout, self.job.expires_at);
+        let time = self.lease.until.since(now).min(timeout);
+        let has_expired = expires_at.is_some_and(|at| at <= now);
+        (!has_expired && time.get() >= timeout.get().div_ceil(2)).then_some(time)
     }
 }
 

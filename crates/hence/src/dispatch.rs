@@ -329,11 +329,9 @@ impl Dispatch {
 
     async fn carry_out(&self, delivery: Delivery) -> Report {
         let now = self.clock.now();
-        if !delivery.may_begin(now) {
-            return Report::Released;
-        }
+        let Some(time) = delivery.time_to_run(now) else { return Report::Released };
         self.observers.see(Event::Delivering { delivery: &delivery, now });
-        let deadline = deadline_in(delivery.job.timeout);
+        let deadline = deadline_in(time);
         reach(Point::DispatchSend);
         let report = match Sort::of(&delivery) {
             Sort::Push => self.http.deliver(delivery, deadline).await,

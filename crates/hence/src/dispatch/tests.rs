@@ -1,10 +1,11 @@
 //! What becomes of deliveries, step by step. Time stands still: ticks come when a test rests.
 
 use std::sync::mpsc::Receiver;
+use std::time::Duration;
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use hence_core::job::Job;
+use hence_core::job::{Job, Lease};
 use hence_core::time::Millis;
 use tokio::time::Instant;
 
@@ -20,13 +21,20 @@ fn dispatch(mailbox: Mailbox, http: Arc<dyn Target>, room: Room) -> Arc<Dispatch
     Dispatch::new(Handle::current(), mailbox, http, Handlers::new(), room, outside)
 }
 
-/// Notes whatever arrives.
+/// Notes whatever arrives, and how long it may take.
 #[derive(Default)]
-struct Notes(Mutex<Vec<u64>>);
+struct Notes(Mutex<Vec<(u64, Duration)>>);
+
+impl Notes {
+    fn counters(&self) -> Vec<u64> {
+        self.0.lock().unwrap().iter().map(|(counter, _)| *counter).collect()
+    }
+}
 
 impl Target for Notes {
-    fn deliver(&self, delivery: Delivery, _deadline: Instant) -> BoxFuture<'_, Report> {
-        self.0.lock().unwrap().push(delivery.lease.token.counter);
+    fn deliver(&self, delivery: Delivery, deadline: Instant) -> BoxFuture<'_, Report> {
+        let time = deadline - monotonic();
+        self.0.lock().unwrap().push((delivery.lease.token.counter, time));
         async { Report::Succeeded { result: None } }.boxed()
     }
 }
@@ -66,7 +74,7 @@ async fn what_is_taken_out_before_it_begins_does_not_leave() {
     dispatch.give_all_back();
     dispatch.deliver(vec![delivery(5)]);
     assert_eq!(reports(&inbox, 2).await, [(4, true), (5, true)]);
-    assert_eq!(*notes.0.lock().unwrap(), [1, 3]);
+    assert_eq!(notes.counters(), [1, 3]);
     assert!(lock(&dispatch.running).by_token.is_empty(), "nothing is left behind");
 }
 
@@ -200,7 +208,7 @@ async fn whoever_finds_no_room_takes_the_place_of_one_that_ends() {
     dispatch.give_all_back();
 }
 
-/// It was sent after its job had expired, or so late that its lease ended before its timeout.
+/// It was sent after its job had expired, or so late that its lease ended before its deadline.
 #[tokio::test(flavor = "current_thread", start_paused = true)]
 async fn what_may_not_begin_any_more_is_given_back_and_not_sent() {
     let (mailbox, inbox) = Mailbox::new(None);
@@ -213,13 +221,28 @@ async fn what_may_not_begin_any_more_is_given_back_and_not_sent() {
         let job = Job { expires_at: Some(at), ..(*delivery.job).clone() };
         Delivery { job: Arc::new(job), ..delivery }
     };
-    let mut short = delivery(3);
-    short.lease.until = now.plus(short.job.timeout);
-    let all = vec![expiring(1, now), expiring(2, now.plus(hour)), short, delivery(4)];
+    let leased_for = |counter, span| {
+        let delivery = delivery(counter);
+        let until = now.plus(Millis::from_secs(span));
+        Delivery { lease: Lease { until, ..delivery.lease }, ..delivery }
+    };
+    assert_eq!(delivery(3).job.timeout, Millis::from_secs(30));
+    let all = vec![
+        expiring(1, now),
+        expiring(2, now.plus(hour)),
+        leased_for(3, 15),
+        leased_for(4, 20),
+        delivery(5),
+    ];
+    // Time stands still, but not that of the lease.
+    while SystemClock::new().now() == now {}
     dispatch.deliver(all);
-    let reported = [(1, true), (2, false), (3, true), (4, false)];
-    assert_eq!(reports(&inbox, 4).await, reported);
-    assert_eq!(*notes.0.lock().unwrap(), [2, 4]);
+    let reported = [(1, true), (2, false), (3, true), (4, false), (5, false)];
+    assert_eq!(reports(&inbox, 5).await, reported);
+    assert_eq!(notes.counters(), [2, 4, 5]);
+    let times = notes.0.lock().unwrap().clone();
+    assert_eq!((times[0].1, times[2].1), (Duration::from_secs(30), Duration::from_secs(30)));
+    assert!(times[1].1 < Duration::from_secs(20), "{times:?}");
 }
 
 /// A shutdown lets those finish that have begun, and does not wait for others.
