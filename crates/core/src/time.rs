@@ -82,15 +82,14 @@ impl fmt::Debug for Timestamp {
     }
 }
 
-impl fmt::Display for Timestamp {
-    /// RFC 3339 with milliseconds, as every answer shows it.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Ok(instant) = jiff::Timestamp::from_millisecond(self.0) else {
-            return write!(f, "{}ms", self.0);
-        };
+impl Timestamp {
+    /// RFC 3339 with milliseconds, as every answer shows it. None for what does not fit: before the
+    /// year 0, or too late for a calendar.
+    pub fn rfc3339(self) -> Option<[u8; 24]> {
+        let instant = jiff::Timestamp::from_millisecond(self.0).ok()?;
         let wall = jiff::tz::Offset::UTC.to_datetime(instant);
         if wall.year() < 0 {
-            return write!(f, "{instant:.3}");
+            return None;
         }
         // Written digit by digit: an answer has several instants a job, and the general way takes
         // as long as the rest of it.
@@ -110,7 +109,19 @@ impl fmt::Display for Timestamp {
                 rest /= 10;
             }
         }
-        f.write_str(core::str::from_utf8(&text).unwrap_or_default())
+        Some(text)
+    }
+}
+
+impl fmt::Display for Timestamp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(text) = self.rfc3339() {
+            return f.write_str(core::str::from_utf8(&text).unwrap_or_default());
+        }
+        match jiff::Timestamp::from_millisecond(self.0) {
+            Ok(instant) => write!(f, "{instant:.3}"),
+            Err(_) => write!(f, "{}ms", self.0),
+        }
     }
 }
 

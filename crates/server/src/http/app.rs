@@ -70,7 +70,12 @@ impl Default for Bounds {
 /// An answer in JSON.
 pub(crate) fn json(status: StatusCode, answer: &impl Serialize) -> Response {
     // Large enough for an answer about one job: most answers are.
-    let mut body = Vec::with_capacity(256);
+    json_of(status, answer, 256)
+}
+
+/// An answer in JSON, of about so many bytes.
+pub(crate) fn json_of(status: StatusCode, answer: &impl Serialize, bytes_about: usize) -> Response {
+    let mut body = Vec::with_capacity(bytes_about);
     if let Err(error) = serde_json::to_writer(&mut body, answer) {
         tracing::error!(%error, "an answer could not be written");
         return StatusCode::INTERNAL_SERVER_ERROR.into_response();

@@ -25,6 +25,9 @@ use super::types::lease::{
 use super::types::object::Object;
 use crate::limits;
 
+/// What a job takes in an answer, about and beside its payload.
+const JOB_BYTES: usize = 384;
+
 /// Takes ready jobs, waiting for some when there are none.
 ///
 /// Queues are looked at from left to right. An empty answer means that there were none in time.
@@ -79,7 +82,8 @@ async fn ack_and_lease(app: &App, acks: Acks, lease: LeaseRequest) -> Result<Res
 
 fn leased(jobs: &[Delivery], acks: Option<AckedOut>) -> Response {
     let answer = LeasedJobsOut { jobs: jobs.iter().map(LeasedOut::from).collect(), acks };
-    app::json(StatusCode::OK, &answer)
+    let bytes = jobs.iter().map(|delivery| JOB_BYTES + delivery.job.payload.bytes.len());
+    app::json_of(StatusCode::OK, &answer, JOB_BYTES + bytes.sum::<usize>())
 }
 
 /// Shows who holds what, since when, until when.

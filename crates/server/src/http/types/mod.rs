@@ -25,7 +25,10 @@ pub(crate) struct Stamp(pub(crate) Timestamp);
 
 impl Serialize for Stamp {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(&self.0)
+        match self.0.rfc3339() {
+            Some(text) => serializer.serialize_str(std::str::from_utf8(&text).unwrap_or_default()),
+            None => serializer.collect_str(&self.0),
+        }
     }
 }
 
