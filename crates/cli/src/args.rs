@@ -104,7 +104,7 @@ pub(crate) enum Command {
     /// Schedule a job, or many
     #[command(after_help = add::EXAMPLES)]
     Add(Box<add::Add>),
-    /// List jobs
+    /// List jobs: what waits or runs, or what --state names
     #[command(after_help = jobs::EXAMPLES)]
     Jobs(jobs::Jobs),
     /// Show one job: its state, attempts and payload

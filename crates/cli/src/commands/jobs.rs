@@ -16,13 +16,17 @@ Examples:
   hence jobs                                what is pending or running
   hence jobs --queue mail --state dead      what failed for good in `mail`
   hence jobs --key user:7 --state succeeded,dead,cancelled,expired
-  hence jobs --all --json | jq .id          every job, one JSON document a line";
+  hence jobs --all --json | jq .id          all of them, one JSON document a line";
 
 /// Rows of one page: as many as the server gives.
 const PAGE: usize = 1_000;
 
 /// Characters of a target or a reason that are shown: a row stays a line on most screens.
 const TEXT_CHARS: usize = 60;
+
+/// For an empty list without `--state`: whoever looks for a dead job must not think it lost.
+const NONE_OPEN: &str =
+    "no such job waits or runs; for ended ones: --state succeeded,dead,cancelled,expired";
 
 #[derive(Debug, Args)]
 pub(crate) struct Jobs {
@@ -58,7 +62,8 @@ pub(crate) async fn run(jobs: Jobs, api: &Api, output: &Output) -> Result<(), Fa
         }
     }
     if shown == 0 {
-        output.say("no jobs match");
+        let open = jobs.filter.states.is_empty();
+        output.say(if open { NONE_OPEN } else { "no jobs match" });
     } else if cursor.is_some() {
         output.say(format_args!("the first {shown} are shown; --all shows all"));
     }

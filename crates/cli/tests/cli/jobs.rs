@@ -94,6 +94,20 @@ fn jobs_are_listed_shown_rescheduled_and_cancelled() {
     assert_eq!(server.ok(&["cancel", "--queue", "mail", "--yes"]).trim(), "2 jobs cancelled");
 }
 
+/// The list said that no jobs match, and nothing of the dead one that was looked for.
+#[test]
+fn an_empty_list_says_where_the_ended_are() {
+    let server = Server::start();
+    for (arguments, said) in [
+        (&["jobs"][..], "--state succeeded,dead,cancelled,expired"),
+        (&["jobs", "--state", "dead"], "no jobs match"),
+    ] {
+        let output = server.hence(arguments);
+        let talk = text(&output.stderr);
+        assert!(output.status.success() && talk.contains(said), "{arguments:?}: {talk}");
+    }
+}
+
 #[test]
 fn many_jobs_come_from_a_file_and_bad_lines_are_named() {
     let server = Server::start();
