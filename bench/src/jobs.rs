@@ -165,25 +165,11 @@ impl Writer {
 
 /// A job of the default queue, due at this instant.
 pub(crate) fn job(number: JobNumber, id: &str, due_at: Timestamp, target: Target) -> Result<Job> {
-    let spec = JobSpec::new(target);
     let id = JobId::new(id).map_err(refused)?;
-    Ok(Job {
-        number,
-        name: JobName { queue: QueueName::default_queue(), key: None, id },
-        submitted_at: due_at,
-        scheduled_for: due_at,
-        payload: Payload { bytes: Bytes::from_static(PAYLOAD), content_type: None },
-        target: spec.target,
-        retry: spec.retry,
-        timeout: spec.timeout,
-        expires_at: None,
-        retention: spec.retention,
-        keep_result: false,
-        key_on_failure: spec.key_on_failure,
-        on_unknown: spec.on_unknown,
-        occurrence: None,
-        fingerprint: None,
-    })
+    let name = JobName { queue: QueueName::default_queue(), key: None, id };
+    let payload = Payload { bytes: Bytes::from_static(PAYLOAD), content_type: None };
+    let spec = JobSpec { payload, ..JobSpec::new(target) };
+    Ok(spec.job(number, name, due_at, due_at))
 }
 
 /// Where a job stands.

@@ -24,25 +24,11 @@ const BYTES_MAX: u64 = 175;
 /// A job as it comes from a store: nothing of it is shared.
 fn stored(number: u64) -> (Arc<Job>, Progress) {
     let due_at = Timestamp::from_millis(10_000_000 + number.cast_signed());
-    let spec = JobSpec::new(Target::Worker);
     let id = JobId::new(&format!("01JCQRSTUVWXYZ{number:012}")).unwrap();
-    let job = Job {
-        number: JobNumber(number),
-        name: JobName { queue: QueueName::default_queue(), key: None, id },
-        submitted_at: due_at,
-        scheduled_for: due_at,
-        payload: Payload { bytes: Bytes::from(vec![b'x'; PAYLOAD_BYTES]), content_type: None },
-        target: spec.target,
-        retry: spec.retry,
-        timeout: spec.timeout,
-        expires_at: None,
-        retention: spec.retention,
-        keep_result: false,
-        key_on_failure: spec.key_on_failure,
-        on_unknown: spec.on_unknown,
-        occurrence: None,
-        fingerprint: None,
-    };
+    let name = JobName { queue: QueueName::default_queue(), key: None, id };
+    let payload = Payload { bytes: Bytes::from(vec![b'x'; PAYLOAD_BYTES]), content_type: None };
+    let spec = JobSpec { payload, ..JobSpec::new(Target::Worker) };
+    let job = spec.job(JobNumber(number), name, due_at, due_at);
     (Arc::new(job), Progress::fresh(due_at))
 }
 

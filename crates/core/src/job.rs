@@ -429,6 +429,28 @@ impl JobSpec {
         }
     }
 
+    /// The job of this name, accepted now and due then. No schedule has made it, and it has no
+    /// fingerprint.
+    pub fn job(self, number: JobNumber, name: JobName, now: Timestamp, due_at: Timestamp) -> Job {
+        Job {
+            number,
+            name,
+            submitted_at: now,
+            scheduled_for: due_at,
+            payload: self.payload,
+            target: self.target,
+            retry: self.retry,
+            timeout: self.timeout,
+            expires_at: self.expires_after.map(|span| due_at.max(now).plus(span)),
+            retention: self.retention,
+            keep_result: self.keep_result,
+            key_on_failure: self.key_on_failure,
+            on_unknown: self.on_unknown,
+            occurrence: None,
+            fingerprint: None,
+        }
+    }
+
     /// Every rule about a job that does not depend on other jobs.
     pub fn check(&self) -> Result<(), Rejection> {
         self.payload.check("payload", limits::PAYLOAD_BYTES_MAX)?;

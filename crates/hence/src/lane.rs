@@ -131,7 +131,7 @@ pub(crate) mod tests {
     use std::sync::{Arc, LazyLock};
 
     use hence_core::id::{Epoch, JobId, JobName, JobNumber, QueueName, ShardId, WorkerName};
-    use hence_core::job::{HttpTarget, Job, JobSpec, Lease, Payload, Target as Where};
+    use hence_core::job::{HttpTarget, JobSpec, Lease, Target as Where};
     use hence_core::time::Timestamp;
 
     use super::*;
@@ -144,23 +144,8 @@ pub(crate) mod tests {
     pub(crate) fn delivery(counter: u64) -> Delivery {
         let spec = JobSpec::new(Where::Http(Arc::new(HttpTarget::post("http://localhost/"))));
         let id = JobId::new("job").unwrap();
-        let job = Job {
-            number: JobNumber(counter),
-            name: JobName { queue: QueueName::default_queue(), key: None, id },
-            submitted_at: Timestamp::EPOCH,
-            scheduled_for: Timestamp::EPOCH,
-            payload: Payload::default(),
-            target: spec.target,
-            retry: spec.retry,
-            timeout: spec.timeout,
-            expires_at: None,
-            retention: spec.retention,
-            keep_result: false,
-            key_on_failure: spec.key_on_failure,
-            on_unknown: spec.on_unknown,
-            occurrence: None,
-            fingerprint: None,
-        };
+        let name = JobName { queue: QueueName::default_queue(), key: None, id };
+        let job = spec.job(JobNumber(counter), name, Timestamp::EPOCH, Timestamp::EPOCH);
         let lease = Lease {
             token: token(counter),
             attempt: 1,

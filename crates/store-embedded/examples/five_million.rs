@@ -13,9 +13,8 @@ use bytes::Bytes;
 use futures::FutureExt;
 use hence_core::change::{Change, LeaseGrant, Place};
 use hence_core::id::{Epoch, JobId, JobName, JobNumber, QueueName, ShardId, Token, WorkerName};
-use hence_core::job::{Finish, Job, KeyOnFailure, OnUnknown, Outcome, Payload, Progress, Target};
-use hence_core::retry::RetryPolicy;
-use hence_core::time::{Millis, Timestamp};
+use hence_core::job::{Finish, Job, JobSpec, Outcome, Payload, Progress, Target};
+use hence_core::time::Timestamp;
 use hence_store::{Answer, ShardBatch, Store, StoreError};
 use hence_store_embedded::{EmbeddedStore, Settings};
 
@@ -138,23 +137,10 @@ impl<'a> Owner<'a> {
 
 fn job(number: u64) -> Job {
     let due = (scatter(number) % DAY_MS) as i64;
-    Job {
-        number: JobNumber(number),
-        name: name(number),
-        submitted_at: Timestamp::EPOCH,
-        scheduled_for: Timestamp::from_millis(1_800_000_000_000 + due),
-        payload: Payload { bytes: Bytes::from_static(&[7; 100]), content_type: None },
-        target: Target::Worker,
-        retry: RetryPolicy::default(),
-        timeout: Millis::from_secs(30),
-        expires_at: None,
-        retention: Millis::from_secs(3_600),
-        keep_result: false,
-        key_on_failure: KeyOnFailure::Block,
-        on_unknown: OnUnknown::Retry,
-        occurrence: None,
-        fingerprint: None,
-    }
+    let due_at = Timestamp::from_millis(1_800_000_000_000 + due);
+    let payload = Payload { bytes: Bytes::from_static(&[7; 100]), content_type: None };
+    let spec = JobSpec { payload, ..JobSpec::new(Target::Worker) };
+    spec.job(JobNumber(number), name(number), Timestamp::EPOCH, due_at)
 }
 
 fn name(number: u64) -> JobName {

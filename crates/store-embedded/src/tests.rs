@@ -9,12 +9,10 @@ use hence_core::id::{
     Epoch, JobId, JobName, JobNumber, QueueName, ScheduleId, ShardId, Token, WorkerName,
 };
 use hence_core::job::{
-    AttemptEnd, AttemptRecord, Finish, Job, JobState, KeyOnFailure, OnUnknown, Outcome, Payload,
-    Progress, Target,
+    AttemptEnd, AttemptRecord, Finish, Job, JobSpec, JobState, Outcome, Progress, Target,
 };
 use hence_core::queue::Counts;
-use hence_core::retry::RetryPolicy;
-use hence_core::time::{Millis, Timestamp};
+use hence_core::time::Timestamp;
 use hence_store::{Filter, ListRequest, ShardBatch, StoredJob};
 
 use crate::engine::Engine;
@@ -139,23 +137,9 @@ fn number_of(stored: &StoredJob) -> u64 {
 
 fn job(number: u64) -> Arc<Job> {
     let id = JobId::new(&format!("job-{number}")).expect("a good id");
-    Arc::new(Job {
-        number: JobNumber(number),
-        name: JobName { queue: queue(), key: None, id },
-        submitted_at: at(0),
-        scheduled_for: at(number as i64),
-        payload: Payload::default(),
-        target: Target::Worker,
-        retry: RetryPolicy::default(),
-        timeout: Millis::from_secs(30),
-        expires_at: None,
-        retention: Millis::from_secs(3_600),
-        keep_result: false,
-        key_on_failure: KeyOnFailure::Block,
-        on_unknown: OnUnknown::Retry,
-        occurrence: None,
-        fingerprint: None,
-    })
+    let name = JobName { queue: queue(), key: None, id };
+    let spec = JobSpec::new(Target::Worker);
+    Arc::new(spec.job(JobNumber(number), name, at(0), at(number as i64)))
 }
 
 fn put(number: u64) -> Change {

@@ -11,13 +11,11 @@ use hence_core::id::{
     Epoch, JobId, JobName, JobNumber, Key, QueueName, ScheduleId, ShardId, Token, WorkerName,
 };
 use hence_core::job::{
-    AttemptEnd, AttemptRecord, Finish, Job, JobState, KeyOnFailure, OnUnknown, Outcome, Payload,
-    Progress, Target,
+    AttemptEnd, AttemptRecord, Finish, Job, JobSpec, JobState, Outcome, Payload, Progress, Target,
 };
 use hence_core::queue::{Counts, QueueSettings};
-use hence_core::retry::RetryPolicy;
 use hence_core::schedule::{Fate, OccurrenceRecord};
-use hence_core::time::{Millis, Timestamp};
+use hence_core::time::Timestamp;
 use hence_store::{
     Answer, ErrorKind, Filter, LedgerRequest, ListRequest, MemoryStore, Pressure, Recovered,
     ShardBatch, Store, StoreError, StoredJob,
@@ -60,23 +58,10 @@ fn queue() -> QueueName {
 fn job(number: u64) -> Job {
     let key = number.is_multiple_of(2).then(|| Key::new("user:7").expect("a good key"));
     let id = JobId::new(&format!("job-{number}")).expect("a good id");
-    Job {
-        number: JobNumber(number),
-        name: JobName { queue: queue(), key, id },
-        submitted_at: at(0),
-        scheduled_for: at(number as i64),
-        payload: Payload { bytes: Bytes::from(vec![number as u8; 90]), content_type: None },
-        target: Target::Worker,
-        retry: RetryPolicy::default(),
-        timeout: Millis::from_secs(30),
-        expires_at: None,
-        retention: Millis::from_secs(3_600),
-        keep_result: false,
-        key_on_failure: KeyOnFailure::Block,
-        on_unknown: OnUnknown::Retry,
-        occurrence: None,
-        fingerprint: None,
-    }
+    let name = JobName { queue: queue(), key, id };
+    let payload = Payload { bytes: Bytes::from(vec![number as u8; 90]), content_type: None };
+    let spec = JobSpec { payload, ..JobSpec::new(Target::Worker) };
+    spec.job(JobNumber(number), name, at(0), at(number as i64))
 }
 
 fn put(number: u64) -> Change {

@@ -242,9 +242,8 @@ fn without_bytes(job: &Job) -> Job {
 #[cfg(test)]
 pub(crate) mod tests {
     use hence_core::id::{JobId, JobName, QueueName};
-    use hence_core::job::{KeyOnFailure, OnUnknown, Outcome};
-    use hence_core::retry::RetryPolicy;
-    use hence_core::time::Millis;
+    use hence_core::job::{JobSpec, Outcome};
+
     use proptest::prelude::*;
 
     use super::*;
@@ -253,27 +252,11 @@ pub(crate) mod tests {
 
     /// A job, for tests.
     pub(crate) fn job() -> Job {
-        Job {
-            number: JobNumber(7),
-            name: JobName {
-                queue: QueueName::default_queue(),
-                key: None,
-                id: JobId::new("a").unwrap(),
-            },
-            submitted_at: Timestamp::from_millis(1),
-            scheduled_for: Timestamp::from_millis(5),
-            payload: Payload { bytes: Bytes::from_static(b"xyz"), content_type: None },
-            target: Target::Worker,
-            retry: RetryPolicy::default(),
-            timeout: Millis::from_secs(1),
-            expires_at: None,
-            retention: Millis::from_secs(1),
-            keep_result: false,
-            key_on_failure: KeyOnFailure::Block,
-            on_unknown: OnUnknown::Retry,
-            occurrence: None,
-            fingerprint: None,
-        }
+        let id = JobId::new("a").unwrap();
+        let name = JobName { queue: QueueName::default_queue(), key: None, id };
+        let payload = Payload { bytes: Bytes::from_static(b"xyz"), content_type: None };
+        let spec = JobSpec { payload, ..JobSpec::new(Target::Worker) };
+        spec.job(JobNumber(7), name, Timestamp::from_millis(1), Timestamp::from_millis(5))
     }
 
     fn row() -> JobRow {

@@ -307,28 +307,10 @@ mod tests {
     use crate::job::{JobSpec, Occurrence};
 
     fn plain() -> Job {
-        let spec = JobSpec::new(Target::Worker);
-        Job {
-            number: JobNumber(7),
-            name: JobName {
-                queue: QueueName::default_queue(),
-                key: None,
-                id: JobId::new("a").unwrap(),
-            },
-            submitted_at: Timestamp::from_millis(1_700_000_000_123),
-            scheduled_for: Timestamp::from_millis(1_700_000_050_000),
-            payload: Payload::default(),
-            target: Target::Worker,
-            retry: spec.retry,
-            timeout: spec.timeout,
-            expires_at: None,
-            retention: spec.retention,
-            keep_result: false,
-            key_on_failure: KeyOnFailure::Block,
-            on_unknown: OnUnknown::Retry,
-            occurrence: None,
-            fingerprint: None,
-        }
+        let id = JobId::new("a").unwrap();
+        let name = JobName { queue: QueueName::default_queue(), key: None, id };
+        let [now, due_at] = [1_700_000_000_123, 1_700_000_050_000].map(Timestamp::from_millis);
+        JobSpec::new(Target::Worker).job(JobNumber(7), name, now, due_at)
     }
 
     /// Each with one thing changed, and one with everything.

@@ -137,23 +137,9 @@ impl Shard {
         occurrence: Option<Occurrence>,
         fingerprint: Option<u64>,
     ) -> Arc<Job> {
-        Arc::new(Job {
-            number: self.next_number,
-            name: JobName { queue: self.known(name.queue), ..name },
-            submitted_at: now,
-            scheduled_for: due_at,
-            payload: spec.payload,
-            target: spec.target,
-            retry: spec.retry,
-            timeout: spec.timeout,
-            expires_at: spec.expires_after.map(|span| due_at.max(now).plus(span)),
-            retention: spec.retention,
-            keep_result: spec.keep_result,
-            key_on_failure: spec.key_on_failure,
-            on_unknown: spec.on_unknown,
-            occurrence,
-            fingerprint,
-        })
+        let name = JobName { queue: self.known(name.queue), ..name };
+        let job = spec.job(self.next_number, name, now, due_at);
+        Arc::new(Job { occurrence, fingerprint, ..job })
     }
 
     /// The same name, shared with all jobs of the queue.

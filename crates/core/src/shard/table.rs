@@ -188,33 +188,15 @@ mod tests {
 
     use super::*;
     use crate::id::{JobId, JobName, QueueName};
-    use crate::job::{Job, JobSpec, JobState, Payload, Progress, Target};
+    use crate::job::{JobSpec, JobState, Progress, Target};
     use crate::shard::index::{Held, Lacks, Lane, Seat};
     use crate::time::Timestamp;
 
     fn entry(number: JobNumber, id: &str) -> Entry {
+        let id = JobId::new(id).unwrap();
+        let name = JobName { queue: QueueName::default_queue(), key: None, id };
         let spec = JobSpec::new(Target::Worker);
-        let job = Job {
-            number,
-            name: JobName {
-                queue: QueueName::default_queue(),
-                key: None,
-                id: JobId::new(id).unwrap(),
-            },
-            submitted_at: Timestamp::EPOCH,
-            scheduled_for: Timestamp::EPOCH,
-            payload: Payload::default(),
-            target: spec.target,
-            retry: spec.retry,
-            timeout: spec.timeout,
-            expires_at: None,
-            retention: spec.retention,
-            keep_result: false,
-            key_on_failure: spec.key_on_failure,
-            on_unknown: spec.on_unknown,
-            occurrence: None,
-            fingerprint: None,
-        };
+        let job = spec.job(number, name, Timestamp::EPOCH, Timestamp::EPOCH);
         Entry {
             number,
             held: Held::Whole(Arc::new(job)),

@@ -33,32 +33,15 @@ pub(crate) fn within(span: Duration) -> Instant {
 
 /// A job for this target, its result to be kept.
 pub(crate) fn job(target: Target) -> Job {
-    let spec = JobSpec::new(target);
-    let scheduled_for = Timestamp::from_millis(1_789_000_000_123);
-    Job {
-        number: JobNumber(17),
-        name: JobName {
-            queue: QueueName::default_queue(),
-            key: None,
-            id: JobId::new("renew").unwrap(),
-        },
-        submitted_at: Timestamp::EPOCH,
-        scheduled_for,
-        payload: Payload {
-            bytes: Bytes::from_static(b"{\"a\":1}"),
-            content_type: Some("application/json".into()),
-        },
-        target: spec.target,
-        retry: spec.retry,
-        timeout: spec.timeout,
-        expires_at: None,
-        retention: spec.retention,
-        keep_result: true,
-        key_on_failure: spec.key_on_failure,
-        on_unknown: spec.on_unknown,
-        occurrence: None,
-        fingerprint: None,
-    }
+    let id = JobId::new("renew").unwrap();
+    let name = JobName { queue: QueueName::default_queue(), key: None, id };
+    let due_at = Timestamp::from_millis(1_789_000_000_123);
+    let payload = Payload {
+        bytes: Bytes::from_static(b"{\"a\":1}"),
+        content_type: Some("application/json".into()),
+    };
+    let spec = JobSpec { payload, keep_result: true, ..JobSpec::new(target) };
+    spec.job(JobNumber(17), name, Timestamp::EPOCH, due_at)
 }
 
 /// Attempt `attempt` of a job.

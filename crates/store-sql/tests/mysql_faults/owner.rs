@@ -8,8 +8,7 @@ use anyhow::{Context, Result, ensure};
 use bytes::Bytes;
 use hence_core::change::{Change, LeaseGrant, Place};
 use hence_core::id::{Epoch, JobId, JobName, JobNumber, QueueName, ShardId, Token, WorkerName};
-use hence_core::job::{Finish, Job, KeyOnFailure, OnUnknown, Outcome, Payload, Progress, Target};
-use hence_core::retry::RetryPolicy;
+use hence_core::job::{Finish, Job, JobSpec, Outcome, Payload, Progress, Target};
 use hence_core::time::{Millis, Timestamp};
 use hence_store::{ErrorKind, ShardBatch, Store, StoreError};
 use hence_store_sql::mysql::{self, MySqlStore};
@@ -186,21 +185,8 @@ fn place(number: u64) -> Place {
 
 fn job(number: u64, payload: usize) -> Job {
     let id = JobId::new(&format!("job-{number}")).expect("a good name");
-    Job {
-        number: JobNumber(number),
-        name: JobName { queue: QueueName::default_queue(), key: None, id },
-        submitted_at: NOW,
-        scheduled_for: NOW.plus(Millis::new(number)),
-        payload: Payload { bytes: Bytes::from(vec![7; payload]), content_type: None },
-        target: Target::Worker,
-        retry: RetryPolicy::default(),
-        timeout: Millis::from_secs(30),
-        expires_at: None,
-        retention: Millis::from_secs(3_600),
-        keep_result: false,
-        key_on_failure: KeyOnFailure::Block,
-        on_unknown: OnUnknown::Retry,
-        occurrence: None,
-        fingerprint: None,
-    }
+    let name = JobName { queue: QueueName::default_queue(), key: None, id };
+    let payload = Payload { bytes: Bytes::from(vec![7; payload]), content_type: None };
+    let spec = JobSpec { payload, ..JobSpec::new(Target::Worker) };
+    spec.job(JobNumber(number), name, NOW, NOW.plus(Millis::new(number)))
 }

@@ -11,10 +11,8 @@ use futures::executor::block_on;
 use hence_core::change::{Change, LeaseGrant, Place};
 use hence_core::id::{Epoch, JobId, JobName, JobNumber, QueueName, ShardId, Token, WorkerName};
 use hence_core::job::{
-    AttemptEnd, AttemptRecord, Finish, Job, KeyOnFailure, OnUnknown, Outcome, Payload, Progress,
-    Target,
+    AttemptEnd, AttemptRecord, Finish, Job, JobSpec, Outcome, Payload, Progress, Target,
 };
-use hence_core::retry::RetryPolicy;
 use hence_core::time::{Millis, Timestamp};
 use hence_store::{ShardBatch, Store, StoreError};
 use hence_store_sql::Slots;
@@ -38,24 +36,11 @@ pub(crate) fn queue() -> QueueName {
 
 pub(crate) fn job(number: u64) -> Arc<Job> {
     let id = JobId::new(&format!("job-{number}")).expect("an id");
+    let name = JobName { queue: queue(), key: None, id };
     let bytes = Bytes::copy_from_slice(&number.to_be_bytes());
-    Arc::new(Job {
-        number: JobNumber(number),
-        name: JobName { queue: queue(), key: None, id },
-        submitted_at: at(0),
-        scheduled_for: at(0),
-        payload: Payload { bytes, content_type: None },
-        target: Target::Worker,
-        retry: RetryPolicy::default(),
-        timeout: Millis::from_secs(30),
-        expires_at: None,
-        retention: Millis::from_secs(3_600),
-        keep_result: false,
-        key_on_failure: KeyOnFailure::Block,
-        on_unknown: OnUnknown::Retry,
-        occurrence: None,
-        fingerprint: None,
-    })
+    let payload = Payload { bytes, content_type: None };
+    let spec = JobSpec { payload, ..JobSpec::new(Target::Worker) };
+    Arc::new(spec.job(JobNumber(number), name, at(0), at(0)))
 }
 
 /// The job is accepted, due then.

@@ -8,14 +8,12 @@ use hence_core::id::{
     Epoch, JobId, JobName, JobNumber, Key, QueueName, ScheduleId, ShardId, Token, WorkerName,
 };
 use hence_core::job::{
-    AttemptEnd, AttemptRecord, Finish, Job, KeyOnFailure, OnUnknown, Outcome, Payload, Progress,
-    Target,
+    AttemptEnd, AttemptRecord, Finish, Job, JobSpec, Outcome, Payload, Progress, Target,
 };
-use hence_core::retry::RetryPolicy;
 use hence_core::schedule::{
     Fate, OccurrenceRecord, Overlap, Run, Schedule, ScheduleProgress, ScheduleState,
 };
-use hence_core::time::{Millis, Timestamp};
+use hence_core::time::Timestamp;
 
 /// So many milliseconds after the day the cases play on.
 pub(super) fn at(millis: i64) -> Timestamp {
@@ -56,23 +54,9 @@ pub(super) fn job(number: u64) -> Job {
 
 /// The same under another name.
 pub(super) fn named(number: u64, name: JobName) -> Job {
-    Job {
-        number: JobNumber(number),
-        name,
-        submitted_at: at(0),
-        scheduled_for: at(number as i64),
-        payload: payload(&number.to_be_bytes()),
-        target: Target::Worker,
-        retry: RetryPolicy::default(),
-        timeout: Millis::from_secs(30),
-        expires_at: None,
-        retention: Millis::from_secs(3_600),
-        keep_result: false,
-        key_on_failure: KeyOnFailure::Block,
-        on_unknown: OnUnknown::Retry,
-        occurrence: None,
-        fingerprint: None,
-    }
+    let payload = payload(&number.to_be_bytes());
+    let spec = JobSpec { payload, ..JobSpec::new(Target::Worker) };
+    spec.job(JobNumber(number), name, at(0), at(number as i64))
 }
 
 pub(super) fn payload(bytes: &[u8]) -> Payload {
@@ -203,7 +187,7 @@ pub(super) fn schedule(id: &str) -> ScheduleState {
         .queue(main_queue())
         .key(key("nightly"))
         .overlap(Overlap::QueueAll);
-    let template = hence_core::job::JobSpec::new(Target::Worker);
+    let template = JobSpec::new(Target::Worker);
     let schedule = draft.build(schedule_id(id), template, at(0)).expect("a good schedule");
     ScheduleState::new(Arc::new(schedule), at(0))
 }
