@@ -64,13 +64,14 @@ pub(super) fn varint(bytes: &[u8], mut at: usize) -> Option<(u32, usize)> {
     None
 }
 
-/// Bytes that are looked at together for whether one is not zero: so many at a time that it is
-/// done by the word, and not so many that a written byte is found late.
+/// What blank bytes are compared with: so many at a time that it is done by the word, also where
+/// nothing is optimised, and not so many that a written byte is found late.
+static BLANK: [u8; LOOK_BYTES] = [0; LOOK_BYTES];
 const LOOK_BYTES: usize = 1_024;
 
 /// Whether all are zeros. Most of a log is, and all of it is looked at when it is opened.
 pub(super) fn is_blank(bytes: &[u8]) -> bool {
-    bytes.chunks(LOOK_BYTES).all(|some| some.iter().fold(0, |all, byte| all | byte) == 0)
+    bytes.chunks(LOOK_BYTES).all(|some| *some == BLANK[..some.len()])
 }
 
 /// Where the last byte lies that is not zero.
