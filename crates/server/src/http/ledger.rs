@@ -18,8 +18,9 @@ use super::types::ledger::{ForecastOut, OccurrenceOut, OccurrencesOut};
 use super::{cursor, schedules};
 use crate::limits;
 
-/// Shows what became of a schedule's ticks, page by page. A run of consecutive ticks with one fate
-/// is one record, which stands at its last tick.
+/// Shows what became of a schedule's ticks, page by page.
+///
+/// A run of consecutive ticks with one fate is one record, which stands at its last tick.
 #[utoipa::path(
     get, path = "/v1/schedules/{id}/occurrences", tag = "schedules", operation_id = "occurrences",
     params(

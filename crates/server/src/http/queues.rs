@@ -71,8 +71,9 @@ pub(crate) async fn change(State(app): State<App>, request: Request) -> Result<R
     edited(&app, name, edit).await
 }
 
-/// Forgets a queue that holds no job, neither live nor dead: its settings and its counts. Finished
-/// jobs of it stay for their retention, and the next job makes it anew.
+/// Forgets a queue that holds no job, neither live nor dead: its settings and its counts.
+///
+/// Finished jobs of it stay for their retention, and the next job makes it anew.
 #[utoipa::path(
     delete, path = "/v1/queues/{name}", tag = "queues", operation_id = "remove_queue",
     params(("name" = String, Path, description = "The queue")),

@@ -61,9 +61,11 @@ pub(crate) async fn show(State(app): State<App>, request: Request) -> Result<Res
     Ok(shown(&app.client.schedule(only_id_of(request.uri())?).await?))
 }
 
-/// Puts a schedule, new or changed. The body replaces all that was: what it does not say is the
-/// default again. Only a pause stays, unless `paused` is given. Putting the same one again changes
-/// nothing: what is counted from when it was said goes on.
+/// Puts a schedule, new or changed.
+///
+/// The body replaces all that was: what it does not say is the default again. Only a pause stays,
+/// unless `paused` is given. Putting the same one again changes nothing: what is counted from when
+/// it was said goes on.
 #[utoipa::path(
     put, path = "/v1/schedules/{id}", tag = "schedules", operation_id = "put_schedule",
     params(("id" = String, Path, description = "The schedule's id")),

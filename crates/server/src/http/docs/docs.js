@@ -12,6 +12,11 @@ function element(name, attributes, ...children) {
   return node;
 }
 
+// Text in which `what is said to a machine` stands between backticks.
+function prose(text) {
+  return (text || "").split("`").map((part, i) => (i % 2 ? element("code", {}, part) : part));
+}
+
 function schemaName(reference) {
   return reference.split("/").pop();
 }
@@ -36,7 +41,7 @@ function typeOf(schema) {
 
 function table(rows) {
   const body = rows.map(([name, type, text]) =>
-    element("tr", {}, element("td", {}, element("code", {}, name)), element("td", {}, type), element("td", {}, text || "")),
+    element("tr", {}, element("td", {}, element("code", {}, name)), element("td", {}, type), element("td", {}, prose(text))),
   );
   return element("table", {}, element("tbody", {}, body));
 }
@@ -81,8 +86,8 @@ function operationNode(method, path, operation) {
   return element(
     "details",
     { id: operation.operationId },
-    element("summary", {}, element("b", { class: method }, method.toUpperCase()), " ", element("code", {}, path), " ", operation.summary || ""),
-    element("p", {}, operation.description || ""),
+    element("summary", {}, element("b", { class: method }, method.toUpperCase()), " ", element("code", {}, path), " ", prose(operation.summary)),
+    element("p", {}, prose(operation.description)),
     parameters.length ? table(parameters) : null,
     bodyOf(operation),
     element("h4", {}, "Answers"),
@@ -95,7 +100,7 @@ function schemaNode(name, schema) {
   return element(
     "details",
     { id: "schema-" + name },
-    element("summary", {}, element("code", {}, name), " ", schema.description || ""),
+    element("summary", {}, element("code", {}, name), " ", prose(schema.description)),
     schema.enum ? element("p", {}, typeOf(schema)) : null,
     table(fields(schema)),
     variants.map((variant) => (variant.properties ? table(fields(variant)) : element("p", {}, typeOf(variant)))),
@@ -108,7 +113,7 @@ function draw(api) {
   const operations = document.getElementById("operations");
   const sections = new Map();
   for (const tag of api.tags || []) {
-    const section = element("section", { id: "tag-" + tag.name }, element("h2", {}, tag.name), element("p", {}, tag.description || ""));
+    const section = element("section", { id: "tag-" + tag.name }, element("h2", {}, tag.name), element("p", {}, prose(tag.description)));
     sections.set(tag.name, section);
     operations.append(section);
     document.getElementById("index").append(element("a", { href: "#tag-" + tag.name }, tag.name), " ");
