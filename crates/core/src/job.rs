@@ -198,6 +198,17 @@ pub enum AttemptEnd {
 }
 
 impl AttemptEnd {
+    /// Every one of them, in this order.
+    pub const ALL: [AttemptEnd; 7] = [
+        AttemptEnd::Succeeded,
+        AttemptEnd::Failed,
+        AttemptEnd::TimedOut,
+        AttemptEnd::Released,
+        AttemptEnd::Unregistered,
+        AttemptEnd::Unknown,
+        AttemptEnd::Cancelled,
+    ];
+
     /// As the API shows it.
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -309,6 +320,10 @@ impl JobState {
 }
 
 impl Outcome {
+    /// Every one of them.
+    pub const ALL: [Outcome; 4] =
+        [Outcome::Succeeded, Outcome::Dead, Outcome::Cancelled, Outcome::Expired];
+
     /// The state a job with this outcome is in.
     pub const fn state(self) -> JobState {
         match self {

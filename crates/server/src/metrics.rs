@@ -208,11 +208,8 @@ struct QueueMetrics {
     label: Arc<str>,
     lateness: Histogram,
     /// By how they ended; made when the first one ends so.
-    attempts: [OnceLock<Counter>; ENDS],
+    attempts: [OnceLock<Counter>; AttemptEnd::ALL.len()],
 }
-
-/// The ways in which an attempt can end.
-const ENDS: usize = AttemptEnd::Cancelled as usize + 1;
 
 /// What is measured as it happens, for one route.
 struct RouteMetrics {
@@ -365,7 +362,7 @@ impl Metrics {
         let room = queues.len() < METRIC_QUEUES_MAX;
         let label: Arc<str> = Arc::from(if room { name.as_str() } else { OTHER });
         let lateness = self.lateness.get_or_create(&QueueLabel { queue: label.clone() }).clone();
-        let attempts = [const { OnceLock::new() }; ENDS];
+        let attempts = [const { OnceLock::new() }; AttemptEnd::ALL.len()];
         let metrics = Arc::new(QueueMetrics { label, lateness, attempts });
         if room {
             queues.insert(name.clone(), metrics.clone());

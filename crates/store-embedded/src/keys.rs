@@ -232,9 +232,6 @@ pub(crate) fn instant_from(bytes: [u8; 8]) -> Timestamp {
 
 const SIGN: u64 = 1 << 63;
 
-pub(crate) const OUTCOMES: [Outcome; 4] =
-    [Outcome::Succeeded, Outcome::Dead, Outcome::Cancelled, Outcome::Expired];
-
 /// Part of the format: these bytes are in files.
 pub(crate) fn outcome_byte(outcome: Outcome) -> u8 {
     match outcome {
@@ -246,7 +243,7 @@ pub(crate) fn outcome_byte(outcome: Outcome) -> u8 {
 }
 
 pub(crate) fn outcome_from(byte: u8) -> Option<Outcome> {
-    OUTCOMES.into_iter().find(|outcome| outcome_byte(*outcome) == byte)
+    Outcome::ALL.into_iter().find(|outcome| outcome_byte(*outcome) == byte)
 }
 
 #[cfg(test)]
@@ -278,7 +275,7 @@ mod tests {
 
     #[test]
     fn outcomes_have_their_bytes_for_ever() {
-        assert_eq!(OUTCOMES.map(outcome_byte), [0, 1, 2, 3]);
+        assert_eq!(Outcome::ALL.map(outcome_byte), [0, 1, 2, 3]);
         assert_eq!(outcome_from(4), None);
     }
 }

@@ -188,7 +188,7 @@ impl Listing<'_> {
         let mut streams = Vec::new();
         for queue in queues {
             if finished {
-                for outcome in keys::OUTCOMES {
+                for outcome in Outcome::ALL {
                     if filter.states.contains(&outcome.state()) {
                         streams.extend(self.stream(queue, Some(outcome)));
                     }

@@ -140,16 +140,7 @@ async fn attempts_of_other_jobs_are_left_out(mut fixture: Fixture) {
 }
 
 async fn every_end_of_an_attempt_comes_back(mut fixture: Fixture) {
-    let ends = [
-        AttemptEnd::Succeeded,
-        AttemptEnd::Failed,
-        AttemptEnd::TimedOut,
-        AttemptEnd::Released,
-        AttemptEnd::Unregistered,
-        AttemptEnd::Unknown,
-        AttemptEnd::Cancelled,
-    ];
-    for (number, end) in (1..).zip(ends) {
+    for (number, end) in (1..).zip(AttemptEnd::ALL) {
         let job = job(number);
         fixture.commit(vec![put(&job)]).await;
         fixture.commit(vec![end_with(&job, end, 3)]).await;

@@ -139,8 +139,7 @@ async fn an_edit_keeps_the_number(mut fixture: Fixture) {
 async fn a_finished_job_is_found_with_its_end(mut fixture: Fixture) {
     let all = jobs(1, 4);
     fixture.commit(put_all(&all)).await;
-    let outcomes = [Outcome::Succeeded, Outcome::Dead, Outcome::Cancelled, Outcome::Expired];
-    for (job, outcome) in all.iter().zip(outcomes) {
+    for (job, outcome) in all.iter().zip(Outcome::ALL) {
         let finish = Finish {
             reason: Some(Arc::from("because")),
             result: Some(payload(b"result")),

@@ -76,8 +76,7 @@ async fn every_state_can_be_asked_for(mut fixture: Fixture) {
     fixture.commit(put_all(&all)).await;
     fixture.commit(vec![moved(&all[0], at(1), Progress::fresh(at(5_000)))]).await;
     fixture.commit(vec![leased([&all[2]], 1)]).await;
-    let outcomes = [Outcome::Succeeded, Outcome::Dead, Outcome::Cancelled, Outcome::Expired];
-    for (job, outcome) in all[3..].iter().zip(outcomes) {
+    for (job, outcome) in all[3..].iter().zip(Outcome::ALL) {
         fixture.commit(vec![finished(job, finish(outcome, at(20)))]).await;
     }
     for (state, number) in JobState::ALL.into_iter().zip(1..) {

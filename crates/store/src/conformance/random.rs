@@ -158,10 +158,9 @@ impl History {
     }
 
     fn finished(&mut self, job: Job, progress: Progress, lease: Option<Token>) -> Change {
-        let outcomes = [Outcome::Succeeded, Outcome::Dead, Outcome::Cancelled, Outcome::Expired];
         let kept = [0, 1, 500, 100_000][self.dice.random_range(0..4)];
         let finish = Finish {
-            outcome: outcomes[self.dice.random_range(0..4)],
+            outcome: Outcome::ALL[self.dice.random_range(0..4)],
             at: self.now,
             reason: self.dice.random_bool(0.5).then(|| Arc::from("a reason")),
             result: self.dice.random_bool(0.5).then(|| payload(b"a result")),

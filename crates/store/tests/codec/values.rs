@@ -183,12 +183,7 @@ pub(crate) fn lease() -> impl Strategy<Value = Lease> {
 }
 
 fn outcome() -> impl Strategy<Value = Outcome> {
-    prop_oneof![
-        Just(Outcome::Succeeded),
-        Just(Outcome::Dead),
-        Just(Outcome::Cancelled),
-        Just(Outcome::Expired),
-    ]
+    sample::select(Outcome::ALL.to_vec())
 }
 
 pub(crate) fn finish() -> BoxedStrategy<Finish> {
@@ -204,15 +199,7 @@ pub(crate) fn finish() -> BoxedStrategy<Finish> {
 }
 
 pub(crate) fn attempt() -> BoxedStrategy<AttemptRecord> {
-    let end = prop_oneof![
-        Just(AttemptEnd::Succeeded),
-        Just(AttemptEnd::Failed),
-        Just(AttemptEnd::TimedOut),
-        Just(AttemptEnd::Released),
-        Just(AttemptEnd::Unregistered),
-        Just(AttemptEnd::Unknown),
-        Just(AttemptEnd::Cancelled),
-    ];
+    let end = sample::select(AttemptEnd::ALL.to_vec());
     (any::<u32>(), token(), worker(), time(), time(), end, option::of(text()))
         .prop_map(|(attempt, token, holder, started_at, ended_at, end, reason)| AttemptRecord {
             attempt,

@@ -188,9 +188,7 @@ impl FinishRecord {
     }
 
     fn into_finish(self) -> Result<Finish, Problem> {
-        const OUTCOMES: [Outcome; 4] =
-            [Outcome::Succeeded, Outcome::Dead, Outcome::Cancelled, Outcome::Expired];
-        let outcome = OUTCOMES.into_iter().find(|outcome| outcome.as_str() == self.outcome);
+        let outcome = Outcome::ALL.into_iter().find(|outcome| outcome.as_str() == self.outcome);
         Ok(Finish {
             outcome: outcome.ok_or_else(|| format!("`{}` is no outcome", self.outcome))?,
             at: Timestamp::from_millis(self.at_ms),
@@ -215,16 +213,7 @@ impl AttemptLine {
     }
 
     fn into_attempt(self) -> Result<AttemptRecord, Problem> {
-        const ENDS: [AttemptEnd; 7] = [
-            AttemptEnd::Succeeded,
-            AttemptEnd::Failed,
-            AttemptEnd::TimedOut,
-            AttemptEnd::Released,
-            AttemptEnd::Unregistered,
-            AttemptEnd::Unknown,
-            AttemptEnd::Cancelled,
-        ];
-        let end = ENDS.into_iter().find(|end| end.as_str() == self.end);
+        let end = AttemptEnd::ALL.into_iter().find(|end| end.as_str() == self.end);
         Ok(AttemptRecord {
             attempt: self.attempt,
             token: self.token.parse::<Token>().map_err(words)?,

@@ -149,46 +149,27 @@ mod tests {
 
     #[test]
     fn names_are_those_of_the_core() {
-        let states = JobState::TRANSITIONS.iter().flat_map(|(from, to, _)| [*from, *to]);
-        for state in states {
+        for state in JobState::ALL {
             let shown = serde_json::to_value(StateOut::from(state)).unwrap();
             assert_eq!(shown, state.as_str());
         }
-        for outcome in [Outcome::Succeeded, Outcome::Dead, Outcome::Cancelled, Outcome::Expired] {
+        for outcome in Outcome::ALL {
             let shown = serde_json::to_value(OutcomeOut::from(outcome)).unwrap();
             assert_eq!(shown, outcome.as_str());
         }
-        for end in [
-            AttemptEnd::Succeeded,
-            AttemptEnd::Failed,
-            AttemptEnd::TimedOut,
-            AttemptEnd::Released,
-            AttemptEnd::Unregistered,
-            AttemptEnd::Unknown,
-            AttemptEnd::Cancelled,
-        ] {
+        for end in AttemptEnd::ALL {
             assert_eq!(serde_json::to_value(EndOut::from(end)).unwrap(), end.as_str());
         }
         for idle in [Idle::Paused, Idle::Ended, Idle::Counted, Idle::Exhausted] {
             assert_eq!(serde_json::to_value(IdleOut::from(idle)).unwrap(), idle.as_str());
         }
-        for overlap in
-            [Overlap::Allow, Overlap::Skip, Overlap::QueueOne, Overlap::QueueAll, Overlap::Replace]
-        {
+        for overlap in Overlap::ALL {
             assert_eq!(serde_json::to_value(OverlapOut::from(overlap)).unwrap(), overlap.name());
         }
         let (number, late) = (JobNumber(1), Millis::new(1));
         let mut fates = vec![Fate::Ran(number), Fate::Late(number, late), Fate::Coalesced];
         fates.extend([Fate::Triggered(number), Fate::Backfilled(number)]);
-        for reason in [
-            SkipReason::Misfire,
-            SkipReason::Overlap,
-            SkipReason::Backlog,
-            SkipReason::Paused,
-            SkipReason::QueuePaused,
-            SkipReason::QueueFull,
-            SkipReason::Changed,
-        ] {
+        for reason in SkipReason::ALL {
             assert_eq!(serde_json::to_value(SkipReasonOut::from(reason)).unwrap(), reason.as_str());
             fates.push(Fate::Skipped(reason));
         }
