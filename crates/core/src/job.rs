@@ -198,7 +198,7 @@ pub enum AttemptEnd {
 }
 
 impl AttemptEnd {
-    /// Every one of them, in this order.
+    /// Every one of them, in the order of their numbers.
     pub const ALL: [AttemptEnd; 7] = [
         AttemptEnd::Succeeded,
         AttemptEnd::Failed,
