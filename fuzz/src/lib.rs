@@ -49,8 +49,7 @@ fn url(bytes: &[u8]) {
 fn config(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     let Ok(config) = hence_server::Config::from_text(&text) else { return };
-    // A token is not printed; any other will do.
-    let printed = config.print().replace("***", "0123456789abcdef");
+    let printed = config.print();
     let again = hence_server::Config::from_text(&printed);
     assert!(again.is_ok(), "refused what was printed: {:?}\n{printed}", again.err());
 }

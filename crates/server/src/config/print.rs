@@ -52,10 +52,15 @@ fn line(one: &Effective) -> String {
     };
     match one.source {
         _ if one.shown.is_empty() => format!("# {name} is not set\n"),
-        source if one.hides => format!("# {name} = {value} # {source}, not shown\n"),
+        source if one.hides => commented(&format!("{name} = {value} # {source}, not shown")),
         Source::Default => format!("{name} = {value}\n"),
         source => format!("{name} = {value} # {source}\n"),
     }
+}
+
+/// A value may have several lines; none of them may be read back.
+fn commented(text: &str) -> String {
+    format!("# {}\n", text.replace('\n', "\n# "))
 }
 
 impl Source {

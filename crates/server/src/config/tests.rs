@@ -225,7 +225,8 @@ fn secrets_are_not_shown() {
 fn what_is_printed_can_be_read_again() {
     let env = [("HENCE_TOKEN", "correct-horse-battery-staple"), ("HENCE_MOVE_RESUME", "true")];
     let store = "store = 'postgres://hence:secret@db/hence'\n";
-    for file in ["", "pushes = 7\nmove_resume = true\n", "move_resume = 'true'\n", store] {
+    let lines = "data = \"here\\nnode = 'n2'\\na:secret@b\"\n";
+    for file in ["", "pushes = 7\nmove_resume = true\n", "move_resume = 'true'\n", store, lines] {
         let config = load(&[("node", "n1")], &env, file).unwrap();
         let printed = config.print();
         let again = load(&[], &[], &printed).unwrap();
