@@ -157,12 +157,25 @@ fn fuzz(root: &Path, runner: &Path, name: &str, seconds: u32, seed: Option<u32>)
     command.arg(format!("-artifact_prefix={}/", found.with_extension("fells").display()));
     fs::create_dir_all(found.with_extension("fells"))?;
     command.arg(&found).arg(corpus_dir(root, name));
-    run::within(&mut command, Duration::from_secs(u64::from(seconds) + 120), &log)?;
+    let ended = run::within(&mut command, Duration::from_secs(u64::from(seconds) + 120), &log);
     let text = fs::read_to_string(&log).unwrap_or_default();
+    ended.map_err(|error| match last_words(&text) {
+        Some(words) => error.context(words),
+        None => error,
+    })?;
     let executed =
         text.lines().find_map(|line| line.strip_prefix("stat::number_of_executed_units:"));
     println!("fuzz {name:14} ... ok, {} inputs in {seconds} s", executed.unwrap_or("?").trim());
     Ok(())
+}
+
+/// What a target said when it fell: its panic if there was one, or else what libFuzzer calls it.
+fn last_words(log: &str) -> Option<String> {
+    let lines: Vec<&str> = log.lines().collect();
+    let panic = lines.iter().position(|line| line.contains("panicked at"));
+    let summary = || lines.iter().position(|line| line.starts_with("SUMMARY: "));
+    let (at, count) = panic.map(|at| (at, 2)).or_else(|| summary().map(|at| (at, 1)))?;
+    Some(lines.iter().skip(at).take(count).copied().collect::<Vec<_>>().join(" "))
 }
 
 /// Takes into the corpus what reaches more than it does.
@@ -186,6 +199,20 @@ fn found_dir(root: &Path, name: &str) -> Result<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_last_words_of_a_target() {
+        let panic = "#1 NEW\nthread 'x' panicked at src/lib.rs:55:5:\nrefused it\n==7== ERROR\n\
+                     SUMMARY: libFuzzer: deadly signal\n";
+        let rows = [
+            (panic, Some("thread 'x' panicked at src/lib.rs:55:5: refused it")),
+            ("#1 NEW\nSUMMARY: libFuzzer: timeout\n", Some("SUMMARY: libFuzzer: timeout")),
+            ("#1 NEW\n", None),
+        ];
+        for (log, expected) in rows {
+            assert_eq!(last_words(log).as_deref(), expected, "{log}");
+        }
+    }
 
     #[test]
     fn what_was_asked_for() {
