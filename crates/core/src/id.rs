@@ -216,6 +216,10 @@ impl FromStr for Token {
     fn from_str(text: &str) -> Result<Self, Rejection> {
         let mut parts = text.split('.');
         let token = (|| {
+            // The parser of numbers would take a sign, too.
+            if !text.bytes().all(|b| b.is_ascii_digit() || b == b'.') {
+                return None;
+            }
             let shard = parts.next()?.parse().ok()?;
             let epoch = parts.next()?.parse().ok()?;
             let counter = parts.next()?.parse().ok()?;
@@ -254,7 +258,7 @@ mod tests {
         let token = Token { shard: ShardId(3), epoch: Epoch(7), counter: 42 };
         assert_eq!(token.to_string(), "3.7.42");
         assert_eq!("3.7.42".parse::<Token>().ok(), Some(token));
-        for bad in ["", "1.2", "1.2.3.4", "a.b.c", "-1.2.3"] {
+        for bad in ["", "1.2", "1.2.3.4", "a.b.c", "-1.2.3", "+1.2.3", "1..3"] {
             assert!(bad.parse::<Token>().is_err(), "{bad}");
         }
     }
@@ -264,9 +268,10 @@ mod tests {
         let with_key = |id| shard_of(Some("user:1"), id, 64);
         assert_eq!(with_key("a"), with_key("b"));
         // Stored data is laid out by this function: its values may never change.
-        assert_eq!(
-            shard_of(None, "renew-subscription", 64),
-            shard_of(None, "renew-subscription", 64)
-        );
+        let rows = [("renew-subscription", 1, 289), ("user:1234", 2, 98), ("Zoë", 10, 106)];
+        for (text, of_16, of_1024) in rows {
+            assert_eq!(shard_of(None, text, 16), ShardId(of_16), "{text}");
+            assert_eq!(shard_of(Some(text), "any", 1_024), ShardId(of_1024), "{text}");
+        }
     }
 }
