@@ -16,7 +16,9 @@ use super::app::{self, App};
 use super::errors::Problem;
 use super::params::Params;
 use super::types::job_out::JobOut;
+use super::types::names::StateOut;
 use super::types::object::Object;
+use super::types::rules;
 use super::types::word::word;
 use super::when::{self, Moment};
 use super::{body, cursor, params};
@@ -49,12 +51,12 @@ pub(crate) struct JobsOut<'a> {
 #[utoipa::path(
     get, path = "/v1/jobs", tag = "jobs", operation_id = "list",
     params(
-        ("queue" = Option<String>, Query, description = "In this queue"),
-        ("key" = Option<String>, Query, description = "Under this key"),
+        ("queue" = Option<rules::QueueName>, Query, description = "In this queue"),
+        ("key" = Option<rules::Key>, Query, description = "Under this key"),
         ("state" = Option<String>, Query, example = "ready,running",
             description = "In one of these states, repeated or between commas; the live ones when \
                 not given"),
-        ("schedule" = Option<String>, Query, description = "Made by this schedule"),
+        ("schedule" = Option<rules::ScheduleId>, Query, description = "Made by this schedule"),
         ("from" = Option<String>, Query,
             description = "Due (or finished) at or after this instant; it may be past: \
                 `1 hour ago`"),
@@ -124,12 +126,16 @@ pub(crate) struct BulkIn {
 #[schema(as = Filter)]
 pub(crate) struct FilterIn {
     /// In this queue.
+    #[schema(value_type = Option<rules::QueueName>)]
     queue: Option<String>,
     /// Under this key.
+    #[schema(value_type = Option<rules::Key>)]
     key: Option<String>,
     /// In one of these states; those that the action makes sense for, when not given.
+    #[schema(value_type = Option<Vec<StateOut>>, min_items = 1)]
     states: Option<Vec<String>>,
     /// Made by this schedule.
+    #[schema(value_type = Option<rules::ScheduleId>)]
     schedule: Option<String>,
     /// Due (or finished) at or after this instant, which may be past: `yesterday`.
     #[schema(value_type = Option<when::InstantIn>)]

@@ -23,6 +23,7 @@ use super::types::lease::{
     LeasedJobsOut, LeasedOut, NackIn, TokenAckIn,
 };
 use super::types::object::Object;
+use super::types::rules;
 use crate::limits;
 
 /// What a job takes in an answer, about and beside its payload.
@@ -105,7 +106,7 @@ pub(crate) async fn held(State(app): State<App>, request: Request) -> Result<Res
 /// Repeating it is answered as the first time.
 #[utoipa::path(
     post, path = "/v1/leases/{token}/ack", tag = "leases", operation_id = "ack",
-    params(("token" = String, Path, description = "The token of the lease", example = "0.1.42")),
+    params(("token" = rules::LeaseToken, Path, description = "The token of the lease")),
     request_body(content = Option<AckIn<'_>>, example = json!({"result": {"sent": true}})),
     responses((status = 204, description = "The success is recorded"))
 )]
@@ -126,7 +127,7 @@ pub(crate) async fn ack(State(app): State<App>, request: Request) -> Result<Resp
 /// The job is not done.
 #[utoipa::path(
     post, path = "/v1/leases/{token}/nack", tag = "leases", operation_id = "nack",
-    params(("token" = String, Path, description = "The token of the lease", example = "0.1.42")),
+    params(("token" = rules::LeaseToken, Path, description = "The token of the lease")),
     request_body(content = Option<NackIn>, example = json!({
         "how": "retry", "delay": "1m", "reason": "mail server is down",
     })),
@@ -142,7 +143,7 @@ pub(crate) async fn nack(State(app): State<App>, request: Request) -> Result<Res
 /// Holds a lease longer: until so long from now, and never shorter than it was.
 #[utoipa::path(
     post, path = "/v1/leases/{token}/extend", tag = "leases", operation_id = "extend",
-    params(("token" = String, Path, description = "The token of the lease", example = "0.1.42")),
+    params(("token" = rules::LeaseToken, Path, description = "The token of the lease")),
     request_body(content = ExtendIn, example = json!({"lease": "1m"})),
     responses((status = 200, description = "When it ends now", body = ExtendedOut))
 )]

@@ -15,6 +15,7 @@ use super::app::{self, App};
 use super::errors::Problem;
 use super::params::Params;
 use super::types::ledger::{ForecastOut, OccurrenceOut, OccurrencesOut};
+use super::types::rules;
 use super::{cursor, schedules};
 use crate::limits;
 
@@ -24,7 +25,7 @@ use crate::limits;
 #[utoipa::path(
     get, path = "/v1/schedules/{id}/occurrences", tag = "schedules", operation_id = "occurrences",
     params(
-        ("id" = String, Path, description = "The schedule's id"),
+        ("id" = rules::ScheduleId, Path, description = "The schedule's id"),
         ("from" = Option<String>, Query, description = "Only ticks at or after this instant"),
         ("to" = Option<String>, Query, description = "Only ticks up to and with this instant"),
         ("order" = Option<String>, Query, description = "`newest` first, or `oldest`"),
@@ -110,7 +111,7 @@ async fn read(
 #[utoipa::path(
     get, path = "/v1/forecast", tag = "schedules", operation_id = "forecast",
     params(
-        ("schedule" = Option<String>, Query, description = "Of this schedule only"),
+        ("schedule" = Option<rules::ScheduleId>, Query, description = "Of this schedule only"),
         ("minutes" = Option<u32>, Query, minimum = 1, maximum = 10080,
             description = "1 to 10080; a day when not given"),
     ),

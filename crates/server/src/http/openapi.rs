@@ -51,6 +51,7 @@ pub(crate) fn document() -> utoipa::openapi::OpenApi {
     let holder = SecurityRequirement::new("token", Vec::<String>::new());
     document.security = Some(vec![anybody, holder]);
     components.responses.insert(REFUSAL.to_owned(), RefOr::T(refusal()));
+    components.schemas.values_mut().for_each(lift_descriptions);
     for (path, item) in &mut document.paths.paths {
         if !path.starts_with("/v1/") {
             if let Some(operation) = item.get.as_mut().filter(|_| !guard::is_open(path)) {
@@ -86,6 +87,22 @@ fn refusal() -> Response {
         .description("A refusal: what is wrong, where, and what to do about it")
         .content("application/problem+json", content)
         .build()
+}
+
+/// What is said of a field that may be left out stands by the field, not within one of its forms,
+/// where nobody looks for it.
+fn lift_descriptions(schema: &mut RefOr<Schema>) {
+    let RefOr::T(Schema::Object(object)) = schema else { return };
+    for field in object.properties.values_mut() {
+        let RefOr::T(Schema::OneOf(forms)) = field else { continue };
+        let within = forms.items.iter_mut().find_map(|form| match form {
+            RefOr::Ref(form) if !form.description.is_empty() => Some(&mut form.description),
+            _ => None,
+        });
+        if let (Some(within), None) = (within, &forms.description) {
+            forms.description = Some(std::mem::take(within));
+        }
+    }
 }
 
 /// A body that may be left out is described as one that may be `null`, which none may be.
@@ -220,6 +237,17 @@ mod tests {
     }
 
     #[test]
+    fn every_field_says_what_it_is() {
+        let document = serde_json::to_value(document()).unwrap();
+        let schemas = document["components"]["schemas"].as_object().unwrap();
+        for (name, schema) in schemas {
+            for (field, described) in schema["properties"].as_object().into_iter().flatten() {
+                assert!(described["description"].is_string(), "{name}.{field}: {described}");
+            }
+        }
+    }
+
+    #[test]
     fn numbers_have_the_limits_that_they_are_refused_by() {
         let document = serde_json::to_value(document()).unwrap();
         let schemas = &document["components"]["schemas"];
@@ -238,6 +266,18 @@ mod tests {
             let field = &schemas[schema]["properties"][field];
             assert_eq!(field["minimum"].as_f64(), Some(f64::from(low)), "{schema}: {field}");
             assert_eq!(field["maximum"].as_f64(), high.map(|n| n as f64), "{schema}: {field}");
+        }
+        let rows = [
+            ("NewJobs", "jobs", Some(1), Some(core::SUBMIT_BATCH_MAX)),
+            ("Acks", "acks", Some(1), Some(core::LEASE_BATCH_MAX as usize)),
+            ("LeaseRequest", "acks", None, Some(core::LEASE_BATCH_MAX as usize)),
+            ("LeaseRequest", "queues", Some(1), Some(core::LEASE_QUEUES_MAX)),
+            ("Filter", "states", Some(1), None),
+        ];
+        for (schema, field, low, high) in rows {
+            let field = &schemas[schema]["properties"][field];
+            let said = |name: &str| field[name].as_u64().map(|count| count as usize);
+            assert_eq!((said("minItems"), said("maxItems")), (low, high), "{schema}: {field}");
         }
         let paths = document["paths"].as_object().unwrap().values();
         let limits = paths

@@ -8,11 +8,12 @@ use hence_core::id::{JobId, JobName, Key, QueueName};
 use hence_core::time::{Millis, Timestamp};
 use hence_core::when::Reading;
 use http::Uri;
-use utoipa::openapi::Required;
 use utoipa::openapi::path::{Parameter, ParameterBuilder, ParameterIn};
-use utoipa::{IntoParams, PartialSchema};
+use utoipa::openapi::{Ref, Required};
+use utoipa::{IntoParams, ToSchema};
 
 use super::errors::Problem;
+use super::types::rules;
 use super::{kinds, when};
 use crate::limits;
 use crate::nearest::nearest;
@@ -110,20 +111,26 @@ pub(crate) struct JobParams;
 impl IntoParams for JobParams {
     fn into_params(_: impl Fn() -> Option<ParameterIn>) -> Vec<Parameter> {
         let rows = [
-            ("id", ParameterIn::Path, "The job's id"),
-            ("queue", ParameterIn::Query, "Its queue; `default` when not given"),
-            ("key", ParameterIn::Query, "Its key, when it has one"),
+            ("id", ParameterIn::Path, "The job's id", rules::JobId::name()),
+            (
+                "queue",
+                ParameterIn::Query,
+                "Its queue; `default` when not given",
+                rules::QueueName::name(),
+            ),
+            ("key", ParameterIn::Query, "Its key, when it has one", rules::Key::name()),
         ];
-        let parameter = |(name, place, description): (&str, ParameterIn, &str)| {
-            let in_path = place == ParameterIn::Path;
-            ParameterBuilder::new()
-                .name(name)
-                .parameter_in(place)
-                .required(if in_path { Required::True } else { Required::False })
-                .description(Some(description))
-                .schema(Some(String::schema()))
-                .build()
-        };
+        let parameter =
+            |(name, place, description, schema): (&str, ParameterIn, &str, Cow<'_, str>)| {
+                let in_path = place == ParameterIn::Path;
+                ParameterBuilder::new()
+                    .name(name)
+                    .parameter_in(place)
+                    .required(if in_path { Required::True } else { Required::False })
+                    .description(Some(description))
+                    .schema(Some(Ref::from_schema_name(schema)))
+                    .build()
+            };
         rows.map(parameter).into()
     }
 }

@@ -9,6 +9,7 @@ use http::{StatusCode, Uri};
 use super::app::{self, App};
 use super::errors::Problem;
 use super::types::queue::{Doors, QueueOut, QueuesOut, SettingsEdit, SettingsIn};
+use super::types::rules;
 use super::{body, params};
 
 fn name_of(uri: &Uri) -> Result<QueueName, Problem> {
@@ -35,7 +36,7 @@ pub(crate) async fn list(State(app): State<App>, request: Request) -> Result<Res
 /// Shows a queue.
 #[utoipa::path(
     get, path = "/v1/queues/{name}", tag = "queues", operation_id = "queue",
-    params(("name" = String, Path, description = "The queue")),
+    params(("name" = rules::QueueName, Path, description = "The queue")),
     responses((status = 200, description = "The queue", body = QueueOut<'_>))
 )]
 pub(crate) async fn show(State(app): State<App>, request: Request) -> Result<Response, Problem> {
@@ -45,7 +46,7 @@ pub(crate) async fn show(State(app): State<App>, request: Request) -> Result<Res
 /// Sets a queue's settings, whole; `{}` takes them all away.
 #[utoipa::path(
     put, path = "/v1/queues/{name}", tag = "queues", operation_id = "put_queue",
-    params(("name" = String, Path, description = "The queue")),
+    params(("name" = rules::QueueName, Path, description = "The queue")),
     request_body(content = SettingsIn, example = json!({
         "concurrency": 10, "rate": {"count": 100, "per": "1s"},
     })),
@@ -61,7 +62,7 @@ pub(crate) async fn put(State(app): State<App>, request: Request) -> Result<Resp
 /// Changes some of a queue's settings; `null` lifts a limit.
 #[utoipa::path(
     patch, path = "/v1/queues/{name}", tag = "queues", operation_id = "change_queue",
-    params(("name" = String, Path, description = "The queue")),
+    params(("name" = rules::QueueName, Path, description = "The queue")),
     request_body(content = SettingsEdit, example = json!({"concurrency": 20, "rate": null})),
     responses((status = 200, description = "The queue as it is now", body = QueueOut<'_>))
 )]
@@ -76,7 +77,7 @@ pub(crate) async fn change(State(app): State<App>, request: Request) -> Result<R
 /// Finished jobs of it stay for their retention, and the next job makes it anew.
 #[utoipa::path(
     delete, path = "/v1/queues/{name}", tag = "queues", operation_id = "remove_queue",
-    params(("name" = String, Path, description = "The queue")),
+    params(("name" = rules::QueueName, Path, description = "The queue")),
     responses((status = 204, description = "It is gone"))
 )]
 pub(crate) async fn remove(State(app): State<App>, request: Request) -> Result<Response, Problem> {
@@ -89,7 +90,7 @@ pub(crate) async fn remove(State(app): State<App>, request: Request) -> Result<R
 /// Pauses a queue: its door for new jobs, its door for due ones, or both.
 #[utoipa::path(
     post, path = "/v1/queues/{name}/pause", tag = "queues", operation_id = "pause_queue",
-    params(("name" = String, Path, description = "The queue")),
+    params(("name" = rules::QueueName, Path, description = "The queue")),
     request_body(content = Option<Doors>, example = json!({"in": true, "out": true})),
     responses((status = 200, description = "The queue as it is now", body = QueueOut<'_>))
 )]
@@ -102,7 +103,7 @@ pub(crate) async fn pause(State(app): State<App>, request: Request) -> Result<Re
 /// Resumes a queue.
 #[utoipa::path(
     post, path = "/v1/queues/{name}/resume", tag = "queues", operation_id = "resume_queue",
-    params(("name" = String, Path, description = "The queue")),
+    params(("name" = rules::QueueName, Path, description = "The queue")),
     request_body(content = Option<Doors>, example = json!({"in": true, "out": true})),
     responses((status = 200, description = "The queue as it is now", body = QueueOut<'_>))
 )]

@@ -11,6 +11,7 @@ use super::app::{self, App};
 use super::errors::Problem;
 use super::params::{self, Params};
 use super::types::job_out::JobOut;
+use super::types::rules;
 use super::types::schedule::{
     BackfillIn, PauseIn, ScheduleAsked, ScheduleIn, ScheduleOut, SchedulesOut,
 };
@@ -54,7 +55,7 @@ pub(crate) async fn list(State(app): State<App>, request: Request) -> Result<Res
 /// Shows a schedule.
 #[utoipa::path(
     get, path = "/v1/schedules/{id}", tag = "schedules", operation_id = "schedule",
-    params(("id" = String, Path, description = "The schedule's id")),
+    params(("id" = rules::ScheduleId, Path, description = "The schedule's id")),
     responses((status = 200, description = "The schedule", body = ScheduleOut<'_>))
 )]
 pub(crate) async fn show(State(app): State<App>, request: Request) -> Result<Response, Problem> {
@@ -68,7 +69,7 @@ pub(crate) async fn show(State(app): State<App>, request: Request) -> Result<Res
 /// it was said goes on.
 #[utoipa::path(
     put, path = "/v1/schedules/{id}", tag = "schedules", operation_id = "put_schedule",
-    params(("id" = String, Path, description = "The schedule's id")),
+    params(("id" = rules::ScheduleId, Path, description = "The schedule's id")),
     request_body(content = ScheduleIn<'_>, example = json!({
         "when": "every weekday at 9am", "zone": "Europe/Paris", "overlap": "skip",
         "job": {"url": "https://example.com/report", "retry": {"max_attempts": 3}},
@@ -97,7 +98,7 @@ pub(crate) async fn put(State(app): State<App>, request: Request) -> Result<Resp
 /// Removes a schedule; jobs it made stay.
 #[utoipa::path(
     delete, path = "/v1/schedules/{id}", tag = "schedules", operation_id = "remove_schedule",
-    params(("id" = String, Path, description = "The schedule's id")),
+    params(("id" = rules::ScheduleId, Path, description = "The schedule's id")),
     responses((status = 204, description = "It is gone"))
 )]
 pub(crate) async fn remove(State(app): State<App>, request: Request) -> Result<Response, Problem> {
@@ -108,7 +109,7 @@ pub(crate) async fn remove(State(app): State<App>, request: Request) -> Result<R
 /// Stops a schedule's ticking. Its ticks are accounted for as skipped when it resumes.
 #[utoipa::path(
     post, path = "/v1/schedules/{id}/pause", tag = "schedules", operation_id = "pause_schedule",
-    params(("id" = String, Path, description = "The schedule's id")),
+    params(("id" = rules::ScheduleId, Path, description = "The schedule's id")),
     request_body(content = Option<PauseIn>, example = json!({"note": "the mail provider is down"})),
     responses((status = 200, description = "The schedule as it is now", body = ScheduleOut<'_>))
 )]
@@ -121,7 +122,7 @@ pub(crate) async fn pause(State(app): State<App>, request: Request) -> Result<Re
 /// Resumes a schedule's ticking.
 #[utoipa::path(
     post, path = "/v1/schedules/{id}/resume", tag = "schedules", operation_id = "resume_schedule",
-    params(("id" = String, Path, description = "The schedule's id")),
+    params(("id" = rules::ScheduleId, Path, description = "The schedule's id")),
     responses((status = 200, description = "The schedule as it is now", body = ScheduleOut<'_>))
 )]
 pub(crate) async fn resume(State(app): State<App>, request: Request) -> Result<Response, Problem> {
@@ -133,7 +134,7 @@ pub(crate) async fn resume(State(app): State<App>, request: Request) -> Result<R
 /// Makes a job of the schedule now, outside its rhythm.
 #[utoipa::path(
     post, path = "/v1/schedules/{id}/trigger", tag = "schedules", operation_id = "trigger_schedule",
-    params(("id" = String, Path, description = "The schedule's id")),
+    params(("id" = rules::ScheduleId, Path, description = "The schedule's id")),
     responses((status = 201, description = "The job", body = JobOut<'_>))
 )]
 pub(crate) async fn trigger(State(app): State<App>, request: Request) -> Result<Response, Problem> {
@@ -147,7 +148,7 @@ pub(crate) async fn trigger(State(app): State<App>, request: Request) -> Result<
 /// come.
 #[utoipa::path(
     post, path = "/v1/schedules/{id}/backfill", tag = "schedules", operation_id = "backfill",
-    params(("id" = String, Path, description = "The schedule's id")),
+    params(("id" = rules::ScheduleId, Path, description = "The schedule's id")),
     request_body(content = BackfillIn, example = json!({"from": "2026-09-01", "pace": "1s"})),
     responses((status = 202, description = "The schedule as it is now", body = ScheduleOut<'_>))
 )]
@@ -169,7 +170,7 @@ pub(crate) async fn backfill(
 #[utoipa::path(
     delete, path = "/v1/schedules/{id}/backfill", tag = "schedules",
     operation_id = "cancel_backfill",
-    params(("id" = String, Path, description = "The schedule's id")),
+    params(("id" = rules::ScheduleId, Path, description = "The schedule's id")),
     responses((status = 200, description = "The schedule as it is now", body = ScheduleOut<'_>))
 )]
 pub(crate) async fn cancel_backfill(

@@ -29,7 +29,7 @@ use crate::limits;
 pub(crate) struct BatchIn<'a> {
     /// The jobs, at most 1000.
     #[serde(borrow)]
-    #[schema(value_type = Vec<JobIn<'_>>)]
+    #[schema(value_type = Vec<JobIn<'_>>, min_items = 1, max_items = 1000)]
     pub(super) jobs: Vec<&'a RawValue>,
 }
 

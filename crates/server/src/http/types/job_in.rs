@@ -18,6 +18,7 @@ use super::due::{self, DueIn, DueRead, both};
 use super::object::Object;
 use super::payload::PayloadIn;
 use super::retry::RetryIn;
+use super::rules;
 use super::target::TargetIn;
 use super::word::word_or_none;
 use crate::http::errors::Problem;
@@ -30,13 +31,13 @@ use crate::http::when::{self, Moment};
 #[schema(as = NewJob)]
 pub(crate) struct JobIn<'a> {
     /// The queue it goes to; `default` when not given.
-    #[schema(example = "mail")]
+    #[schema(value_type = Option<rules::QueueName>)]
     pub(crate) queue: Option<String>,
     /// Jobs of one (queue, key) run one at a time, in order of due time.
-    #[schema(example = "user:1234")]
+    #[schema(value_type = Option<rules::Key>)]
     pub(crate) key: Option<String>,
     /// Names the job within its (queue, key); drawn when not given.
-    #[schema(example = "renew-subscription")]
+    #[schema(value_type = Option<rules::JobId>)]
     id: Option<String>,
     /// How to find the id instead of giving one.
     #[serde(default, deserialize_with = "word_or_none")]

@@ -15,6 +15,7 @@ use utoipa::ToSchema;
 use super::Stamp;
 use super::object::Object;
 use super::payload::{Inline, PayloadIn};
+use super::rules;
 use crate::http::errors::{Problem, ProblemOut};
 use crate::http::when::{self, Moment};
 use crate::limits;
@@ -25,12 +26,13 @@ use crate::limits;
 #[schema(as = LeaseRequest)]
 pub(crate) struct LeaseIn<'a> {
     /// Who asks; shown in the list of leases.
-    #[schema(example = "mailer-1")]
+    #[schema(value_type = Option<rules::WorkerName>)]
     worker: Option<String>,
     /// From which queues, most important first.
+    #[schema(value_type = Option<Vec<rules::QueueName>>, min_items = 1, max_items = 100)]
     queues: Option<Vec<String>>,
     /// From which queue, when it is one; `default` when neither is given.
-    #[schema(example = "mail")]
+    #[schema(value_type = Option<rules::QueueName>)]
     queue: Option<String>,
     /// How many jobs at most; 1 when not given.
     #[schema(minimum = 1, maximum = 1000)]
@@ -44,7 +46,7 @@ pub(crate) struct LeaseIn<'a> {
     /// Jobs that are done, at most 1000: finished first, and in the same step. With any of them
     /// the answer comes at once, whatever `wait` says.
     #[serde(borrow, default)]
-    #[schema(value_type = Vec<TokenAckIn<'a>>)]
+    #[schema(value_type = Vec<TokenAckIn<'a>>, max_items = 1000)]
     acks: Vec<Object<TokenAckIn<'a>>>,
 }
 
@@ -167,7 +169,7 @@ impl AckIn<'_> {
 pub(crate) struct AcksIn<'a> {
     /// Each with its token; at most 1000.
     #[serde(borrow)]
-    #[schema(value_type = Vec<TokenAckIn<'a>>)]
+    #[schema(value_type = Vec<TokenAckIn<'a>>, min_items = 1, max_items = 1000)]
     pub(crate) acks: Vec<Object<TokenAckIn<'a>>>,
 }
 
@@ -177,7 +179,7 @@ pub(crate) struct AcksIn<'a> {
 #[schema(as = TokenAck)]
 pub(crate) struct TokenAckIn<'a> {
     /// The token of its lease.
-    #[schema(example = "0.1.42")]
+    #[schema(value_type = rules::LeaseToken)]
     pub(crate) token: String,
     /// What came of it, as any JSON value.
     #[serde(borrow)]

@@ -12,6 +12,7 @@ pub(crate) mod payload;
 pub(crate) mod plan;
 pub(crate) mod queue;
 pub(crate) mod retry;
+pub(crate) mod rules;
 pub(crate) mod schedule;
 pub(crate) mod target;
 pub(crate) mod word;

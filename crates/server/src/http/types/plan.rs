@@ -8,7 +8,7 @@ use hence_core::when::{
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::Stamp;
+use super::{Stamp, rules};
 use crate::http::errors::Problem;
 use crate::http::when::{self, Moment};
 
@@ -80,7 +80,7 @@ with_plan! {
     #[schema(as = NewPreview)]
     pub(crate) struct PreviewIn {
         /// The id of the schedule, from which `H` and `~` are drawn.
-        #[schema(example = "nightly")]
+        #[schema(value_type = Option<rules::ScheduleId>)]
         pub(crate) id: Option<String>,
         /// How many ticks to show, 1 to 1000; 5 when not given.
         #[schema(minimum = 1, maximum = 1000)]

@@ -12,6 +12,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use utoipa::ToSchema;
 
 use super::object::Object;
+use super::rules;
 
 /// Where a job goes when it is due: exactly one of these.
 #[derive(ToSchema)]
@@ -53,6 +54,7 @@ pub(crate) struct HttpIn {
 #[schema(as = NewHandlerTarget)]
 pub(crate) struct HandlerIn {
     /// The name it is registered under.
+    #[schema(value_type = rules::HandlerName)]
     name: String,
 }
 
