@@ -8,6 +8,7 @@
 pub mod api;
 pub mod clock;
 pub mod fake_clock;
+pub mod packages;
 pub mod receiver;
 pub mod seed;
 pub mod server;

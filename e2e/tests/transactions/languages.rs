@@ -7,10 +7,11 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 use hence_e2e::Server;
+use hence_e2e::packages::run;
 use hence_e2e::suite::Ended;
 use hence_testkit::MariaDb;
 
-use crate::packages::{self, run};
+use crate::packages;
 use crate::scene::{SOON, Scene, on};
 
 /// How long a program may take: some compile first.
