@@ -69,7 +69,7 @@ const STEPS: [Row; 11] = [
     Row { name: "clippy", what: "cargo clippy on everything; warnings are errors", run: clippy },
     Row { name: "test", what: "all tests: unit, doc, conformance, model, end to end", run: tests },
     Row { name: "sim", what: "simulated worlds with faults, and crashes of the engine", run: sim },
-    Row { name: "fuzz", what: "every fuzz target for a minute", run: fuzzing },
+    Row { name: "fuzz", what: "every fuzz target, for a short while", run: fuzzing },
     Row { name: "doc", what: "cargo doc; warnings are errors", run: doc },
     Row {
         name: "generated",

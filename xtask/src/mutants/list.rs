@@ -3,7 +3,8 @@
 
 use super::{Mutant, Suite};
 
-const fn sim(
+/// A fault that the simulator is to notice.
+const fn fault(
     name: &'static str,
     what: &'static str,
     file: &'static str,
@@ -26,6 +27,9 @@ const BUILDER: &str = "crates/hence/src/builder.rs";
 const COMMIT: &str = "crates/hence/src/commit.rs";
 const READ: &str = "crates/hence/src/read.rs";
 const AHEAD: &str = "crates/hence/src/ahead.rs";
+const COURIERS: &str = "crates/hence/src/dispatch.rs";
+const LANE: &str = "crates/hence/src/lane.rs";
+const EFFECT: &str = "crates/core/src/effect.rs";
 const ENGINE: &str = "crates/store-embedded/src/engine.rs";
 const KV_COMMIT: &str = "crates/store-embedded/src/kv/commit.rs";
 const KV_ORDERED: &str = "crates/store-embedded/src/kv/ordered.rs";
@@ -34,43 +38,43 @@ const KV_RECOVER: &str = "crates/store-embedded/src/kv/recover.rs";
 const DRAFT: &str = "crates/store-embedded/src/draft.rs";
 
 /// Every deliberate fault.
-pub(super) const MUTANTS: [Mutant; 50] = [
-    sim(
+pub(super) const MUTANTS: [Mutant; 58] = [
+    fault(
         "one-attempt-too-many",
         "a job is tried once more than its policy allows",
         RETRY,
         "if attempt >= self.max_attempts {",
         "if attempt >= self.max_attempts + u32::from(MUTANT) {",
     ),
-    sim(
+    fault(
         "no-delay",
         "a retry does not wait",
         RETRY,
         "let next = now.plus(delay.max(floor));",
         "let next = if MUTANT { now } else { now.plus(delay.max(floor)) };",
     ),
-    sim(
+    fault(
         "retry-after-ignored",
         "what the target wishes for is not heard",
         RETRY,
         "let floor = retry_after.unwrap_or_default();",
         "let floor = retry_after.filter(|_| !MUTANT).unwrap_or_default();",
     ),
-    sim(
+    fault(
         "delays-off-by-one",
         "the list of delays is read from its second entry",
         RETRY,
         "(attempt as usize - 1).min(last)",
         "(attempt as usize - usize::from(!MUTANT)).min(last)",
     ),
-    sim(
+    fault(
         "park-ignored",
         "a job that must not run twice is delivered again after a crash",
         FINISH,
         "let reason = if job.on_unknown == OnUnknown::Park {",
         "let reason = if job.on_unknown == OnUnknown::Park && !MUTANT {",
     ),
-    sim(
+    fault(
         "attempts-reset-by-a-crash",
         "after a crash the attempts are counted from the beginning",
         FINISH,
@@ -78,21 +82,21 @@ pub(super) const MUTANTS: [Mutant; 50] = [
         "let mut progress = Progress { crashes, ..entry_progress(self, number) };\n\
          progress.attempts *= u32::from(!MUTANT);",
     ),
-    sim(
+    fault(
         "key-let-go-in-retry",
         "a job that waits for its retry lets the later ones of its key go ahead",
         FINISH,
         "job.key_on_failure == KeyOnFailure::Block;",
         "job.key_on_failure == KeyOnFailure::Block && !MUTANT;",
     ),
-    sim(
+    fault(
         "lease-never-ends",
         "nobody notices that a lease ran out",
         FINISH,
         "self.time_out(now, number, spread(token));",
         "if !MUTANT { self.time_out(now, number, spread(token)); }",
     ),
-    sim(
+    fault(
         "released-counts",
         "an attempt that was given back counts against the policy",
         FINISH,
@@ -100,56 +104,56 @@ pub(super) const MUTANTS: [Mutant; 50] = [
         "let attempts = progress.attempts + u32::from(MUTANT);\n\
          self.wait_again(&job, Progress { due_at, attempts, ..progress }, ended);",
     ),
-    sim(
+    fault(
         "stale-token-accepted",
         "the answer of a worker that lost its lease is taken",
         FINISH,
         "_ => Err(Rejection::StaleToken),",
         "_ if MUTANT => Ok(Answer::Done),\n_ => Err(Rejection::StaleToken),",
     ),
-    sim(
+    fault(
         "token-outlives-its-lease",
         "an old token finishes whoever has the job now",
         APPLY,
         "self.tokens.remove(&lease.token);",
         "if !MUTANT { self.tokens.remove(&lease.token); }",
     ),
-    sim(
+    fault(
         "pending-miscounted",
         "a job that is handed out still counts as pending",
         APPLY,
         "counts.pending = counts.pending.saturating_sub(1);",
         "counts.pending = counts.pending.saturating_sub(u64::from(!MUTANT));",
     ),
-    sim(
+    fault(
         "dead-miscounted",
         "a job that dies is not counted",
         APPLY,
         "counts.dead += u64::from(kept);",
         "counts.dead += u64::from(kept && !MUTANT);",
     ),
-    sim(
+    fault(
         "extended-for-ever",
         "a lease that was extended never ends",
         APPLY,
         "self.alarms.insert((until, Alarm::Lease(number)));",
         "if !MUTANT { self.alarms.insert((until, Alarm::Lease(number))); }",
     ),
-    sim(
+    fault(
         "replaced-job-stays",
         "a job that was replaced is still handed out",
         APPLY,
         "self.drop_live(at, old.number);",
         "if !MUTANT { self.drop_live(at, old.number); }",
     ),
-    sim(
+    fault(
         "paused-queue-hands-out",
         "a pause is not heeded",
         DISPATCH,
         "if queue.settings.paused_out {",
         "if queue.settings.paused_out && !MUTANT {",
     ),
-    sim(
+    fault(
         "one-too-many-at-once",
         "a queue runs one job more than it may",
         DISPATCH,
@@ -157,7 +161,7 @@ pub(super) const MUTANTS: [Mutant; 50] = [
         "let more = u32::from(MUTANT);\n\
          if queue.settings.concurrency.is_some_and(|max| queue.running >= max + more) {",
     ),
-    sim(
+    fault(
         "half-a-second-early",
         "a job is due half a second before it was asked for",
         SUBMIT,
@@ -165,7 +169,7 @@ pub(super) const MUTANTS: [Mutant; 50] = [
         "let early = crate::time::Millis::new(if MUTANT { 500 } else { 0 });\n\
          let progress = Progress::fresh(due_at.minus(early));",
     ),
-    sim(
+    fault(
         "moved-in-vain",
         "a job that was moved comes at its old time",
         MANAGE,
@@ -173,7 +177,7 @@ pub(super) const MUTANTS: [Mutant; 50] = [
         "let due_at = if MUTANT { view.progress.due_at } else { due_at };\n\
          let progress = Progress { due_at, ..view.progress };",
     ),
-    sim(
+    fault(
         "cancelled-and-done",
         "a running job that is cancelled goes on as if nothing had been said",
         MANAGE,
@@ -181,7 +185,7 @@ pub(super) const MUTANTS: [Mutant; 50] = [
         "JobState::Running if MUTANT => return Ok(Answer::Job(view)),\n\
          JobState::Scheduled | JobState::Ready | JobState::Running => {}",
     ),
-    sim(
+    fault(
         "repeat-makes-a-new-job",
         "a submission that is repeated with its idempotency key makes another job",
         SUBMIT,
@@ -189,14 +193,14 @@ pub(super) const MUTANTS: [Mutant; 50] = [
         "if MUTANT {\nreturn Ok(self.replace(now, submission, &standing));\n}\n\
          if standing.job.fingerprint == submission.fingerprint {",
     ),
-    sim(
+    fault(
         "missed-ticks-forgotten",
         "ticks that nobody saw are not accounted for",
         TICKS,
         "self.record_passed(now, state, passed);",
         "if !MUTANT { self.record_passed(now, state, passed); }",
     ),
-    sim(
+    fault(
         "every-other-tick",
         "every second tick is passed over without a word",
         TICKS,
@@ -205,7 +209,7 @@ pub(super) const MUTANTS: [Mutant; 50] = [
          if let (true, Some(next)) = (MUTANT, state.progress.next_at) {\n\
          state.progress.accounted = next;\nstate.look_ahead();\n}\n}",
     ),
-    sim(
+    fault(
         "epoch-not-raised",
         "a new owner has the epoch of the old one",
         ENGINE,
@@ -213,35 +217,35 @@ pub(super) const MUTANTS: [Mutant; 50] = [
         "let old = self.shard(shard)?.epoch.0;\n\
          let epoch = Epoch(old + u32::from(!MUTANT || old == 0));",
     ),
-    sim(
+    fault(
         "fence-down",
         "what a former owner sent is written when it arrives",
         ENGINE,
         "if !state.owned || state.epoch != *epoch {",
         "if (!state.owned || state.epoch != *epoch) && !MUTANT {",
     ),
-    sim(
+    fault(
         "schedules-forgotten",
         "a new life does not know its schedules",
         BUILDER,
         "recovered.schedules.into_iter().map(",
         "recovered.schedules.into_iter().filter(|_| !MUTANT).map(",
     ),
-    sim(
+    fault(
         "settings-forgotten",
         "a new life does not know what was decided about its queues",
         BUILDER,
         "let queues = recovered.queues.into_iter();",
         "let queues = recovered.queues.into_iter().filter(|_| !MUTANT);",
     ),
-    sim(
+    fault(
         "answer-before-sync",
         "a commit is acknowledged before it is on the disk",
         KV_COMMIT,
         "segment.file.sync_data().map_err(failed(\"sync\"))",
         "if MUTANT { return Ok(()); }\nsegment.file.sync_data().map_err(failed(\"sync\"))",
     ),
-    sim(
+    fault(
         "failed-write-ignored",
         "an error of the disk is not believed",
         KV_COMMIT,
@@ -249,7 +253,7 @@ pub(super) const MUTANTS: [Mutant; 50] = [
         "let stored = store_frame(writer, frame.bytes());\n\
          let stored = if MUTANT { stored.or(Ok(())) } else { stored };",
     ),
-    sim(
+    fault(
         "new-segment-not-in-the-directory",
         "a new segment is used before its name is on the disk",
         "crates/store-embedded/src/kv/segment.rs",
@@ -257,28 +261,28 @@ pub(super) const MUTANTS: [Mutant; 50] = [
         "if !MUTANT { self.disk.sync_dir(&self.dir)\
          .map_err(|cause| Error::fatal(\"sync\", &self.dir, cause))?; }",
     ),
-    sim(
+    fault(
         "manifest-not-synced",
         "the new manifest takes the place of the old one before it is on the disk",
         "crates/store-embedded/src/kv/manifest.rs",
         "file.sync_data().map_err(failed(\"sync\"))?;",
         "if !MUTANT { file.sync_data().map_err(failed(\"sync\"))?; }",
     ),
-    sim(
+    fault(
         "table-not-synced",
         "a table counts before it is on the disk",
         "crates/store-embedded/src/kv/table_writer.rs",
         "self.file.sync_data().map_err(failed(\"sync\", at))?;",
         "if !MUTANT { self.file.sync_data().map_err(failed(\"sync\", at))?; }",
     ),
-    sim(
+    fault(
         "checksum-not-compared",
         "a torn record passes for a whole one",
         "crates/store-embedded/src/kv/frame.rs",
         "if crc32c::crc32c(covered) != checksum {",
         "if crc32c::crc32c(covered) != checksum && !MUTANT {",
     ),
-    sim(
+    fault(
         "answer-before-commit",
         "a caller is answered before the facts are written",
         DRIVER,
@@ -286,58 +290,58 @@ pub(super) const MUTANTS: [Mutant; 50] = [
         "Settled::One(reply, answer) if MUTANT => reply.answer(answer),\n\
          Settled::One(reply, answer) => after.push(After::Reply(reply, answer)),",
     ),
-    Mutant {
-        name: "taken-back-too-soon",
-        what: "a push that was taken back in the group of its grant is sent all the same",
-        file: COMMIT,
-        from: "deliveries.retain(|delivery: &Delivery| delivery.lease.token != token);",
-        to: "deliveries.retain(|delivery: &Delivery| MUTANT || delivery.lease.token != token);",
-        suite: Suite::Library,
-    },
-    Mutant {
-        name: "sent-behind-a-failure-and-believed",
-        what: "what was sent behind a commit that failed is not made again",
-        file: AHEAD,
-        from: "if let Some(batch) = batch {",
-        to: "if let Some(batch) = batch.filter(|_| !MUTANT) {",
-        suite: Suite::Library,
-    },
-    sim(
+    fault(
+        "taken-back-too-soon",
+        "a push that was taken back in the group of its grant is sent all the same",
+        COMMIT,
+        "deliveries.retain(|delivery: &Delivery| delivery.lease.token != token);",
+        "deliveries.retain(|delivery: &Delivery| MUTANT || delivery.lease.token != token);",
+    )
+    .by(Suite::Library),
+    fault(
+        "sent-behind-a-failure-and-believed",
+        "what was sent behind a commit that failed is not made again",
+        AHEAD,
+        "if let Some(batch) = batch {",
+        "if let Some(batch) = batch.filter(|_| !MUTANT) {",
+    )
+    .by(Suite::Library),
+    fault(
         "stuck-batch-forgotten",
         "a commit that failed is not tried again",
         COMMIT,
         "work.stuck = Some(batch);",
         "work.stuck = Some(batch).filter(|_| !MUTANT);",
     ),
-    sim(
+    fault(
         "sequence-stands-still",
         "all commits of an owner have the same number",
         COMMIT,
         "self.sequence += 1;",
         "self.sequence += u64::from(!MUTANT || self.sequence == 0);",
     ),
-    sim(
+    fault(
         "any-clock-believed",
         "a wall clock that shows nonsense is believed at once",
         "crates/hence/src/clock.rs",
         "if offset <= believed + STEP_BELIEVED {",
         "if MUTANT || offset <= believed + STEP_BELIEVED {",
     ),
-    sim(
+    fault(
         "counts-not-stored",
         "counts are not written with the facts",
         DRIVER,
         "work.counts.extend(self.shard.take_counts());",
         "let counts = self.shard.take_counts();\nif !MUTANT { work.counts.extend(counts); }",
     ),
-    sim(
+    fault(
         "window-never-moves",
         "what lies beyond the first page of a queue is never read",
         READ,
         "let more = page.len() >= limit;",
         "let more = page.len() >= limit && !MUTANT;",
     ),
-    sim(
+    fault(
         "names-not-found",
         "a job that is in the store only is not found by its name",
         READ,
@@ -345,28 +349,28 @@ pub(super) const MUTANTS: [Mutant; 50] = [
         "let found = names.into_iter()\
          .zip(stored.into_iter().map(|job| job.filter(|_| !MUTANT).map(as_found)));",
     ),
-    sim(
+    fault(
         "leases-forgotten",
         "a new life does not know what is leased",
         BUILDER,
         "let granted = lease.map(",
         "let granted = lease.filter(|_| !MUTANT).map(",
     ),
-    sim(
+    fault(
         "sorted-into-the-wrong-piece",
         "a key that comes between two others is put where nobody looks for it",
         KV_ORDERED,
         "let at = at + usize::from(!self.is_for(at, key));",
         "let at = at + usize::from(!self.is_for(at, key) && !MUTANT);",
     ),
-    sim(
+    fault(
         "seeks-fall-short",
         "a walk through a table begins before the place that was asked for",
         KV_BLOCK,
         "while steps.key() < key {",
         "while steps.key() < key && !MUTANT {",
     ),
-    sim(
+    fault(
         "replay-forgotten",
         "what open read back from the log is dropped instead of written out",
         KV_RECOVER,
@@ -374,7 +378,7 @@ pub(super) const MUTANTS: [Mutant; 50] = [
         "let old = std::mem::take(&mut self.active);
             if !MUTANT { self.frozen.insert(0, Arc::new(old)); }",
     ),
-    sim(
+    fault(
         "last-attempt-lost",
         "the attempt with which a job ended is not written",
         DRAFT,
@@ -383,7 +387,7 @@ pub(super) const MUTANTS: [Mutant; 50] = [
         "if let Some(ended) = ended.filter(|_| !MUTANT) {
                 codec::encode_attempt(ended, value);",
     ),
-    sim(
+    fault(
         "cancelled-twice-is-refused",
         "whoever cancels a job that is cancelled is told that there is none",
         MANAGE,
@@ -391,18 +395,82 @@ pub(super) const MUTANTS: [Mutant; 50] = [
         "JobState::Cancelled if MUTANT => return Err(Rejection::NoSuchJob),
             JobState::Cancelled => return Ok(Answer::Job(view)),",
     ),
-    sim(
+    fault(
         "forgotten-stays",
         "a job that was forgotten is still there",
         MANAGE,
         "self.change(Change::JobForgotten { job: view.job, place });",
         "if !MUTANT { self.change(Change::JobForgotten { job: view.job, place }) }",
     ),
-    sim(
+    fault(
         "memory-not-asked",
         "the store is asked for jobs that are in memory",
         WINDOW,
         "if let Some(number) = self.named(name) {",
         "if let Some(number) = self.named(name).filter(|_| !MUTANT) {",
     ),
+    fault(
+        "page-of-one-kind-believed-for-all",
+        "a page that was read for one kind of jobs counts for the others too",
+        WINDOW,
+        "queue.stretches.iter_mut().zip(loading.joins).filter(|(_, joins)| *joins)",
+        "queue.stretches.iter_mut().zip(loading.joins).filter(|(_, joins)| *joins || MUTANT)",
+    ),
+    fault(
+        "void-page-believed",
+        "a page is joined to a memory that shrank while it was on its way",
+        WINDOW,
+        ".filter(|loading| !loading.void)",
+        ".filter(|loading| !loading.void || MUTANT)",
+    )
+    .by(Suite::Core),
+    fault(
+        "page-wins-over-changes",
+        "what a page says of a job counts more than what became of it meanwhile",
+        WINDOW,
+        ".filter(|(job, _)| !loading.changed.contains_key(&job.number))",
+        ".filter(|(job, _)| MUTANT || !loading.changed.contains_key(&job.number))",
+    )
+    .by(Suite::Core),
+    fault(
+        "place-lost",
+        "a place that nobody waited for is not free after its delivery",
+        LANE,
+        "        self.free += 1;\n",
+        "        self.free += u32::from(!MUTANT);\n",
+    ),
+    fault(
+        "held-back-and-forgotten",
+        "reports that were held back are not passed on",
+        LANE,
+        "Some(since) if since + HOLD_MAX <= now => self.take_reports(),",
+        "Some(since) if since + HOLD_MAX <= now => {
+                let held = self.take_reports();
+                if MUTANT { Vec::new() } else { held }
+            }",
+    )
+    .by(Suite::Library),
+    fault(
+        "begun-though-taken-back",
+        "a delivery that was taken back before it began begins all the same",
+        COURIERS,
+        "if !running.by_token.contains_key(&delivery.lease.token) {",
+        "if !running.by_token.contains_key(&delivery.lease.token) && !MUTANT {",
+    ),
+    fault(
+        "waited-too-long-and-forgotten",
+        "a delivery that waited for too long is not given back",
+        COURIERS,
+        "self.tell(old.map(|token| (token, Report::Released)).collect());",
+        "self.tell(old.map(|token| (token, Report::Released)).filter(|_| !MUTANT).collect());",
+    )
+    .by(Suite::Library),
+    fault(
+        "begun-though-expired",
+        "a job that expired while its delivery waited is sent",
+        EFFECT,
+        "let has_expired = expires_at.is_some_and(|at| at <= now);",
+        "let has_expired = expires_at.is_some_and(|at| at <= now) && !MUTANT;",
+    )
+    .by(Suite::Library),
 ];

@@ -31,13 +31,38 @@ pub(crate) struct Mutant {
     suite: Suite,
 }
 
+impl Mutant {
+    /// The same, to be noticed by another suite.
+    const fn by(mut self, suite: Suite) -> Self {
+        self.suite = suite;
+        self
+    }
+}
+
 /// Who is to notice.
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) enum Suite {
     /// Simulated worlds.
     Sim,
+    /// The model and the scenarios of the core.
+    Core,
     /// The tests of the library.
     Library,
+}
+
+impl Suite {
+    const ALL: [Suite; 3] = [Suite::Sim, Suite::Core, Suite::Library];
+
+    /// What it is called, and its tests as Cargo names them, if they are Cargo's.
+    fn describe(self) -> (&'static str, Option<&'static [&'static str]>) {
+        match self {
+            Suite::Sim => ("simulator", None),
+            Suite::Core => {
+                ("core", Some(&["hence-core", "--test", "scenarios", "--test", "model"]))
+            }
+            Suite::Library => ("library", Some(&["hence", "--lib", "--test", "library"])),
+        }
+    }
 }
 
 /// Worlds that a fault may go unnoticed in.
@@ -52,23 +77,21 @@ const VARIABLE: &str = "HENCE_MUTANT";
 /// Where what was noticed by whom is kept.
 const TABLE: &str = "docs/internals/seeded-bugs.md";
 
-/// What the copy has besides: the choice, in the crate that all others know.
+/// What the copy has besides: the choice, in the crate that all others know. The core itself has no
+/// environment; its copy has.
 const CHOICE: &str = "\
 //! Which deliberate fault was asked for.
-use core::sync::atomic::{AtomicU32, Ordering};
-static CHOSEN: AtomicU32 = AtomicU32::new(0);
-/// Chooses one.
-pub fn choose(number: Option<u32>) { CHOSEN.store(number.unwrap_or(0), Ordering::Relaxed); }
+extern crate std;
+static CHOSEN: std::sync::OnceLock<Option<u32>> = std::sync::OnceLock::new();
 /// Whether it is this one.
-pub fn is(number: u32) -> bool { CHOSEN.load(Ordering::Relaxed) == number }
+pub fn is(number: u32) -> bool {
+    let asked = || std::env::var(\"HENCE_MUTANT\").ok().and_then(|number| number.parse().ok());
+    *CHOSEN.get_or_init(asked) == Some(number)
+}
 ";
 
 /// Where that is.
 const CHOICE_IN: &str = "crates/core/src/mutant.rs";
-
-/// Where the copy asks the environment: whoever runs a node comes by here.
-const ASKED_IN: &str = "crates/hence/src/builder.rs";
-const ASKED_AT: &str = "    pub fn new(store: Arc<dyn Store>) -> Self {\n";
 
 /// Makes the faults, runs the suites, and says what went unnoticed.
 pub(crate) fn command(root: &Path, args: &[&str]) -> Result<bool> {
@@ -83,7 +106,7 @@ pub(crate) fn command(root: &Path, args: &[&str]) -> Result<bool> {
         ensure!(known, "no fault is called {name}; `cargo xtask mutants --list` names them");
     }
     let copy = Copied::make(root)?;
-    for suite in [Suite::Sim, Suite::Library] {
+    for suite in Suite::ALL {
         let unchanged = copy.run(0, suite)?;
         ensure!(unchanged.is_none(), "the unchanged product fails: {unchanged:?}");
     }
@@ -135,7 +158,9 @@ impl Copied {
         let sim = ["build", "--profile", "sim", "--package", "hence-sim", "--target-dir", &target];
         run::stream(&mut cargo(&copy.tree, &sim))?;
         // Built before, so that the deadline is the suite's own.
-        run::stream(copy.library().arg("--no-run"))?;
+        for tests in Suite::ALL.into_iter().filter_map(|suite| suite.describe().1) {
+            run::stream(copy.tests(tests).arg("--no-run"))?;
+        }
         Ok(copy)
     }
 
@@ -167,22 +192,21 @@ impl Copied {
         fs::write(&to, bytes).with_context(|| format!("writing {}", to.display()))
     }
 
-    fn library(&self) -> Command {
-        let target = self.target.display().to_string();
-        let args = ["test", "-p", "hence", "--test", "library", "--target-dir", &target];
-        cargo(&self.tree, &args)
+    fn tests(&self, which: &[&str]) -> Command {
+        let mut command = cargo(&self.tree, &["test", "--target-dir"]);
+        command.arg(&self.target).arg("--package").args(which);
+        command
     }
 
     /// Who noticed the fault of this number, if anybody.
     fn run(&self, number: u32, suite: Suite) -> Result<Option<String>> {
-        let mut command = match suite {
-            Suite::Sim => {
-                let mut command = Command::new(self.target.join("sim").join("hence-sim"));
-                command.args(["--until-failure", "--seeds", SEEDS_MAX]);
-                command
-            }
-            Suite::Library => self.library(),
+        let mut command = match suite.describe().1 {
+            Some(tests) => self.tests(tests),
+            None => Command::new(self.target.join("sim").join("hence-sim")),
         };
+        if suite == Suite::Sim {
+            command.args(["--until-failure", "--seeds", SEEDS_MAX]);
+        }
         command.env(VARIABLE, number.to_string()).env("RUST_BACKTRACE", "0");
         let log = self.target.join(format!("mutant-{number}.log"));
         let ended = run::status_within(&mut command, DEADLINE, &log)?;
@@ -204,32 +228,21 @@ fn changed(path: &str, mut text: String) -> Result<String> {
     if path == "crates/core/src/lib.rs" {
         text.push_str("\npub mod mutant;\n");
     }
-    if path == ASKED_IN {
-        ensure!(text.contains(ASKED_AT), "{path} has no {ASKED_AT}");
-        let asked = format!("std::env::var(\"{VARIABLE}\").ok().and_then(|n| n.parse().ok())");
-        let ask = format!("hence_core::mutant::choose({asked});\n");
-        text = text.replace(ASKED_AT, &format!("{ASKED_AT}{ask}"));
-    }
     Ok(text)
 }
 
 /// What of the suite noticed, from what it said.
 fn noticed_by(suite: Suite, said: &str) -> String {
-    match suite {
-        Suite::Library => {
-            let failed =
-                said.lines().find(|line| line.starts_with("test ") && line.ends_with("FAILED"));
-            let name = failed.and_then(|line| line.split_whitespace().nth(1));
-            format!("library: {}", name.unwrap_or("it did not come to its end"))
-        }
-        Suite::Sim => {
-            let after = said.lines().skip_while(|line| !line.contains("FAILED: cargo run")).nth(1);
-            let reason = after.map(str::trim).unwrap_or_default();
-            let word = reason.split(':').next().unwrap_or_default();
-            let word = if word.is_empty() { "it did not come to its end" } else { word };
-            format!("simulator: {word}")
-        }
-    }
+    let mut lines = said.lines();
+    let what = if suite == Suite::Sim {
+        let reason = lines.skip_while(|line| !line.contains("FAILED: cargo run")).nth(1);
+        reason.and_then(|reason| reason.trim().split(':').next())
+    } else {
+        let failed = lines.find(|line| line.starts_with("test ") && line.ends_with("FAILED"));
+        failed.and_then(|line| line.split_whitespace().nth(1))
+    };
+    let what = what.filter(|what| !what.is_empty()).unwrap_or("it did not come to its end");
+    format!("{}: {what}", suite.describe().0)
 }
 
 /// What the page says above its table.
@@ -269,8 +282,6 @@ mod tests {
             assert_eq!(text.matches(mutant.from).count(), 1, "{}: {}", mutant.name, mutant.file);
             assert!(mutant.to.contains("MUTANT"), "{} is not behind its number", mutant.name);
         }
-        let builder = fs::read_to_string(root().join(ASKED_IN)).unwrap();
-        assert_eq!(builder.matches(ASKED_AT).count(), 1, "the environment is asked");
     }
 
     #[test]
