@@ -12,6 +12,7 @@ pub use crate::target::{HttpTarget, Target};
 use crate::error::Rejection;
 use crate::id::{JobName, JobNumber, ScheduleId, Token, WorkerName};
 use crate::limits;
+use crate::listed::listed;
 use crate::retry::RetryPolicy;
 use crate::time::{Millis, Timestamp};
 
@@ -178,48 +179,24 @@ pub struct AttemptRecord {
     pub reason: Option<Arc<str>>,
 }
 
-/// How an attempt ended.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum AttemptEnd {
-    /// The target accepted the job.
-    Succeeded,
-    /// The target refused it or failed.
-    Failed,
-    /// Nobody answered in time.
-    TimedOut,
-    /// Given back before it was done: shutdown, or the worker asked for it.
-    Released,
-    /// No handler of this name was registered.
-    Unregistered,
-    /// The process died while it was under way.
-    Unknown,
-    /// The job was cancelled while it was under way.
-    Cancelled,
-}
-
-impl AttemptEnd {
-    /// Every one of them, in the order of their numbers.
-    pub const ALL: [AttemptEnd; 7] = [
-        AttemptEnd::Succeeded,
-        AttemptEnd::Failed,
-        AttemptEnd::TimedOut,
-        AttemptEnd::Released,
-        AttemptEnd::Unregistered,
-        AttemptEnd::Unknown,
-        AttemptEnd::Cancelled,
-    ];
-
-    /// As the API shows it.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            AttemptEnd::Succeeded => "succeeded",
-            AttemptEnd::Failed => "failed",
-            AttemptEnd::TimedOut => "timed_out",
-            AttemptEnd::Released => "released",
-            AttemptEnd::Unregistered => "unregistered",
-            AttemptEnd::Unknown => "unknown",
-            AttemptEnd::Cancelled => "cancelled",
-        }
+listed! {
+    /// How an attempt ended.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    pub enum AttemptEnd {
+        /// The target accepted the job.
+        Succeeded = "succeeded",
+        /// The target refused it or failed.
+        Failed = "failed",
+        /// Nobody answered in time.
+        TimedOut = "timed_out",
+        /// Given back before it was done: shutdown, or the worker asked for it.
+        Released = "released",
+        /// No handler of this name was registered.
+        Unregistered = "unregistered",
+        /// The process died while it was under way.
+        Unknown = "unknown",
+        /// The job was cancelled while it was under way.
+        Cancelled = "cancelled",
     }
 }
 
@@ -236,37 +213,28 @@ pub enum Outcome {
     Expired,
 }
 
-/// Where a job is in its life. See `docs/internals/lifecycle.md` for the picture.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub enum JobState {
-    /// Waits for its due time.
-    Scheduled,
-    /// Due; waits for a worker, its key, or a limit.
-    Ready,
-    /// Handed out under a lease.
-    Running,
-    /// Done.
-    Succeeded,
-    /// Failed for good.
-    Dead,
-    /// Taken back.
-    Cancelled,
-    /// Too late to start.
-    Expired,
+listed! {
+    /// Where a job is in its life. See `docs/internals/lifecycle.md` for the picture.
+    #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+    pub enum JobState {
+        /// Waits for its due time.
+        Scheduled = "scheduled",
+        /// Due; waits for a worker, its key, or a limit.
+        Ready = "ready",
+        /// Handed out under a lease.
+        Running = "running",
+        /// Done.
+        Succeeded = "succeeded",
+        /// Failed for good.
+        Dead = "dead",
+        /// Taken back.
+        Cancelled = "cancelled",
+        /// Too late to start.
+        Expired = "expired",
+    }
 }
 
 impl JobState {
-    /// Every state, in the order of a life.
-    pub const ALL: [JobState; 7] = [
-        JobState::Scheduled,
-        JobState::Ready,
-        JobState::Running,
-        JobState::Succeeded,
-        JobState::Dead,
-        JobState::Cancelled,
-        JobState::Expired,
-    ];
-
     /// Every change of state there is, with the word that causes it. The diagram in
     /// `docs/internals/lifecycle.md` is compared with this table by a test.
     pub const TRANSITIONS: [(JobState, JobState, &'static str); 16] = [
@@ -298,19 +266,6 @@ impl JobState {
             to.as_str()
         );
         *self = to;
-    }
-
-    /// As the API shows it.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            JobState::Scheduled => "scheduled",
-            JobState::Ready => "ready",
-            JobState::Running => "running",
-            JobState::Succeeded => "succeeded",
-            JobState::Dead => "dead",
-            JobState::Cancelled => "cancelled",
-            JobState::Expired => "expired",
-        }
     }
 
     /// Whether nothing will happen to the job any more by itself.

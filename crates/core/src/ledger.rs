@@ -2,6 +2,7 @@
 //! same fate is one record, so that a long outage is a line, and its count is exact.
 
 use crate::id::{JobId, JobNumber, ScheduleId};
+use crate::listed::listed;
 use crate::schedule::{tick_job, trigger_job};
 use crate::time::{Millis, Timestamp};
 
@@ -39,23 +40,25 @@ pub enum Fate {
     Backfilled(JobNumber),
 }
 
-/// Why a tick made no job.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub enum SkipReason {
-    /// It was missed, and missed ticks are to be skipped.
-    Misfire,
-    /// The job of an earlier tick was still there.
-    Overlap,
-    /// As many ticks waited for that job's end as may.
-    Backlog,
-    /// The schedule was paused.
-    Paused,
-    /// Its queue accepted no jobs.
-    QueuePaused,
-    /// Its queue was full.
-    QueueFull,
-    /// The schedule was changed before the tick was acted on.
-    Changed,
+listed! {
+    /// Why a tick made no job.
+    #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+    pub enum SkipReason {
+        /// It was missed, and missed ticks are to be skipped.
+        Misfire = "misfire",
+        /// The job of an earlier tick was still there.
+        Overlap = "overlap",
+        /// As many ticks waited for that job's end as may.
+        Backlog = "backlog",
+        /// The schedule was paused.
+        Paused = "paused",
+        /// Its queue accepted no jobs.
+        QueuePaused = "queue_paused",
+        /// Its queue was full.
+        QueueFull = "queue_full",
+        /// The schedule was changed before the tick was acted on.
+        Changed = "changed",
+    }
 }
 
 /// Where a record stands in the ledger of its schedule.
@@ -116,32 +119,6 @@ impl Fate {
                 Some(job)
             }
             Fate::Skipped(_) | Fate::Coalesced => None,
-        }
-    }
-}
-
-impl SkipReason {
-    /// Every reason.
-    pub const ALL: [SkipReason; 7] = [
-        SkipReason::Misfire,
-        SkipReason::Overlap,
-        SkipReason::Backlog,
-        SkipReason::Paused,
-        SkipReason::QueuePaused,
-        SkipReason::QueueFull,
-        SkipReason::Changed,
-    ];
-
-    /// As the API names it.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            SkipReason::Misfire => "misfire",
-            SkipReason::Overlap => "overlap",
-            SkipReason::Backlog => "backlog",
-            SkipReason::Paused => "paused",
-            SkipReason::QueuePaused => "queue_paused",
-            SkipReason::QueueFull => "queue_full",
-            SkipReason::Changed => "changed",
         }
     }
 }

@@ -52,6 +52,7 @@ pub mod input;
 pub mod job;
 pub mod ledger;
 pub mod limits;
+mod listed;
 pub mod queue;
 pub mod retry;
 pub mod schedule;

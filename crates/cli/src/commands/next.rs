@@ -106,7 +106,7 @@ pub(crate) enum Fold {
 impl Dialect {
     /// As the API names it.
     pub(crate) fn name(self) -> &'static str {
-        when::Dialect::from(self).name()
+        when::Dialect::from(self).as_str()
     }
 }
 
@@ -266,7 +266,7 @@ fn show_plan(
     for rhythm in &drafted.rhythms {
         fields.push(("again", rhythm.words()));
         fields.extend(rhythm.canonical().into_iter().map(|canonical| ("exact", canonical)));
-        fields.extend(rhythm.dialect.map(|dialect| ("cron", dialect.name().to_owned())));
+        fields.extend(rhythm.dialect.map(|dialect| ("cron", dialect.as_str().to_owned())));
     }
     output.fields(&fields)?;
     output.line("")?;

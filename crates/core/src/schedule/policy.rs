@@ -4,6 +4,7 @@ use alloc::format;
 use core::fmt;
 
 use crate::limits;
+use crate::listed::listed;
 use crate::time::Millis;
 use crate::when::{Problem, parse_span};
 
@@ -24,21 +25,23 @@ pub enum Misfire {
     },
 }
 
-/// What becomes of a tick while the job of an earlier tick lives: waiting, running, or between
-/// two attempts.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Overlap {
-    /// It makes its job all the same.
-    #[default]
-    Allow,
-    /// It is skipped.
-    Skip,
-    /// It waits for that job's end; one tick waits, later ones are skipped.
-    QueueOne,
-    /// It waits for that job's end, behind those that wait already.
-    QueueAll,
-    /// That job is cancelled.
-    Replace,
+listed! {
+    /// What becomes of a tick while the job of an earlier tick lives: waiting, running, or between
+    /// two attempts.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+    pub enum Overlap {
+        /// It makes its job all the same.
+        #[default]
+        Allow = "allow",
+        /// It is skipped.
+        Skip = "skip",
+        /// It waits for that job's end; one tick waits, later ones are skipped.
+        QueueOne = "queue_one",
+        /// It waits for that job's end, behind those that wait already.
+        QueueAll = "queue_all",
+        /// That job is cancelled.
+        Replace = "replace",
+    }
 }
 
 impl Misfire {
@@ -102,27 +105,12 @@ impl fmt::Display for Misfire {
 }
 
 impl Overlap {
-    /// Every policy.
-    pub const ALL: [Overlap; 5] =
-        [Overlap::Allow, Overlap::Skip, Overlap::QueueOne, Overlap::QueueAll, Overlap::Replace];
-
-    /// As the API names it.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Overlap::Allow => "allow",
-            Overlap::Skip => "skip",
-            Overlap::QueueOne => "queue_one",
-            Overlap::QueueAll => "queue_all",
-            Overlap::Replace => "replace",
-        }
-    }
-
     /// Reads the name, with a space or a dash for its underscore if one likes.
     pub fn parse(text: &str) -> Result<Overlap, Problem> {
         let name = text.trim().replace([' ', '-'], "_");
-        Overlap::ALL.into_iter().find(|overlap| overlap.name() == name).ok_or_else(|| {
+        Overlap::ALL.into_iter().find(|overlap| overlap.as_str() == name).ok_or_else(|| {
             Problem::new(0..text.len(), format!("{text} is no policy"))
-                .or(Overlap::ALL.map(Overlap::name))
+                .or(Overlap::ALL.map(Overlap::as_str))
         })
     }
 
@@ -151,7 +139,7 @@ mod tests {
         }
         assert_eq!(Misfire::parse(" all 1 minute  apart "), Ok(all(60_000)));
         for overlap in Overlap::ALL {
-            assert_eq!(Overlap::parse(overlap.name()), Ok(overlap));
+            assert_eq!(Overlap::parse(overlap.as_str()), Ok(overlap));
         }
         assert_eq!(Overlap::parse("queue one"), Ok(Overlap::QueueOne));
     }

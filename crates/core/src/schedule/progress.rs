@@ -6,6 +6,7 @@ use alloc::vec::Vec;
 use super::Schedule;
 use crate::id::JobNumber;
 use crate::limits;
+use crate::listed::listed;
 use crate::time::{Millis, Timestamp};
 use crate::when::ZONES_VERSION;
 
@@ -67,17 +68,19 @@ pub struct Run {
     pub at: Timestamp,
 }
 
-/// Why a schedule has no next tick.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Idle {
-    /// It is paused.
-    Paused,
-    /// Its end has passed.
-    Ended,
-    /// It ticked as often as it was to.
-    Counted,
-    /// Its plan has no further date.
-    Exhausted,
+listed! {
+    /// Why a schedule has no next tick.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    pub enum Idle {
+        /// It is paused.
+        Paused = "paused",
+        /// Its end has passed.
+        Ended = "ended",
+        /// It ticked as often as it was to.
+        Counted = "counted",
+        /// Its plan has no further date.
+        Exhausted = "exhausted",
+    }
 }
 
 /// Jobs for ticks of the past that made none.
@@ -229,18 +232,6 @@ pub(crate) fn earlier(a: Option<Timestamp>, b: Option<Timestamp>) -> Option<Time
     match (a, b) {
         (Some(a), Some(b)) => Some(a.min(b)),
         (a, b) => a.or(b),
-    }
-}
-
-impl Idle {
-    /// As the API names it.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Idle::Paused => "paused",
-            Idle::Ended => "ended",
-            Idle::Counted => "counted",
-            Idle::Exhausted => "exhausted",
-        }
     }
 }
 

@@ -312,7 +312,7 @@ fn backfill() -> BoxedStrategy<Backfill> {
 }
 
 pub(crate) fn schedule_progress() -> BoxedStrategy<ScheduleProgress> {
-    let idle = sample::select(std::vec![Idle::Paused, Idle::Ended, Idle::Counted, Idle::Exhausted]);
+    let idle = sample::select(Idle::ALL.to_vec());
     let times = (time(), option::of(time()), option::of(time()));
     let holds = (option::of(time()), option::of(time()));
     let run = (number(), time()).prop_map(|(number, at)| Run { number, at });

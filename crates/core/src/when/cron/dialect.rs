@@ -13,44 +13,33 @@ use jiff::civil::date;
 
 use super::field::{self, Field, Term, Unit};
 use super::{Cron, MonthDays, Pattern, Weekdays};
+use crate::listed::listed;
 use crate::when::limits::YEAR_MIN;
 use crate::when::problem::{Problem, check_length, check_shown};
 
-/// How a cron expression is to be read.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Dialect {
-    /// `[second] minute hour day-of-month month day-of-week [year]`; Sunday is 0 or 7.
-    Unix,
-    /// `second minute hour day-of-month month day-of-week [year]`; Sunday is 1, one day is `?`.
-    Quartz,
-    /// `year month day-of-month day-of-week hour minute second`, in UTC; Sunday is 0.
-    Workkit,
-}
-
-impl Dialect {
-    /// All of them, the likeliest first.
-    pub const ALL: [Dialect; 3] = [Dialect::Unix, Dialect::Quartz, Dialect::Workkit];
-
-    /// As the API names it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Dialect::Unix => "unix",
-            Dialect::Quartz => "quartz",
-            Dialect::Workkit => "workkit",
-        }
+listed! {
+    /// How a cron expression is to be read.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    pub enum Dialect {
+        /// `[second] minute hour day-of-month month day-of-week [year]`; Sunday is 0 or 7.
+        Unix = "unix",
+        /// `second minute hour day-of-month month day-of-week [year]`; Sunday is 1, one day is `?`.
+        Quartz = "quartz",
+        /// `year month day-of-month day-of-week hour minute second`, in UTC; Sunday is 0.
+        Workkit = "workkit",
     }
 }
 
 impl fmt::Display for Dialect {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
+        f.write_str(self.as_str())
     }
 }
 
 impl FromStr for Dialect {
     type Err = Problem;
     fn from_str(text: &str) -> Result<Self, Problem> {
-        Dialect::ALL.into_iter().find(|dialect| dialect.name() == text).ok_or_else(|| {
+        Dialect::ALL.into_iter().find(|dialect| dialect.as_str() == text).ok_or_else(|| {
             let message = format!("{text} is not a dialect of cron");
             Problem::new(0..text.len(), message).or(Dialect::ALL)
         })
@@ -136,7 +125,7 @@ pub(crate) fn recognise(text: &str, schedule: Option<&str>) -> Result<(Dialect, 
         }
     }
     if readings.len() > 1 {
-        let names: Vec<&str> = readings.iter().map(|(dialect, _)| dialect.name()).collect();
+        let names: Vec<&str> = readings.iter().map(|(dialect, _)| dialect.as_str()).collect();
         let message = format!("{} read this differently; name the dialect", names.join(" and "));
         let shown = readings.iter().map(|(_, cron)| cron.canonical());
         return Err(Problem::new(0..text.len(), message).or(shown));

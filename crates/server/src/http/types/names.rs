@@ -160,11 +160,11 @@ mod tests {
         for end in AttemptEnd::ALL {
             assert_eq!(serde_json::to_value(EndOut::from(end)).unwrap(), end.as_str());
         }
-        for idle in [Idle::Paused, Idle::Ended, Idle::Counted, Idle::Exhausted] {
+        for idle in Idle::ALL {
             assert_eq!(serde_json::to_value(IdleOut::from(idle)).unwrap(), idle.as_str());
         }
         for overlap in Overlap::ALL {
-            assert_eq!(serde_json::to_value(OverlapOut::from(overlap)).unwrap(), overlap.name());
+            assert_eq!(serde_json::to_value(OverlapOut::from(overlap)).unwrap(), overlap.as_str());
         }
         let (number, late) = (JobNumber(1), Millis::new(1));
         let mut fates = vec![Fate::Ran(number), Fate::Late(number, late), Fate::Coalesced];

@@ -265,7 +265,7 @@ impl From<&Rhythm> for WhenOut {
         WhenOut {
             canonical: rhythm.canonical(),
             words: rhythm.words(),
-            dialect: rhythm.dialect.map(Dialect::name),
+            dialect: rhythm.dialect.map(Dialect::as_str),
         }
     }
 }

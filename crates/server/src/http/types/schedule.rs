@@ -304,7 +304,7 @@ impl<'a> ScheduleOut<'a> {
                 .said
                 .iter()
                 .find_map(|Said { dialect, .. }| *dialect)
-                .map(Dialect::name),
+                .map(Dialect::as_str),
             zone: plan.zone.name().into_owned(),
             gap: plan.gap.into(),
             fold: plan.fold.into(),
