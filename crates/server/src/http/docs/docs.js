@@ -80,7 +80,7 @@ function answersOf(operation) {
 function operationNode(method, path, operation) {
   const parameters = (operation.parameters || []).map((p) => [
     p.required ? p.name + " *" : p.name,
-    p.in,
+    element("span", {}, typeOf(p.schema), " in the " + p.in),
     p.description,
   ]);
   return element(
