@@ -85,7 +85,7 @@ extern crate std;
 static CHOSEN: std::sync::OnceLock<Option<u32>> = std::sync::OnceLock::new();
 /// Whether it is this one.
 pub fn is(number: u32) -> bool {
-    let asked = || std::env::var(\"HENCE_MUTANT\").ok().and_then(|number| number.parse().ok());
+    let asked = || std::env::var(\"VARIABLE\").ok().and_then(|number| number.parse().ok());
     *CHOSEN.get_or_init(asked) == Some(number)
 }
 ";
@@ -153,7 +153,7 @@ impl Copied {
             };
             copy.write(path, &bytes)?;
         }
-        copy.write(CHOICE_IN, CHOICE.as_bytes())?;
+        copy.write(CHOICE_IN, CHOICE.replace("VARIABLE", VARIABLE).as_bytes())?;
         let target = copy.target.display().to_string();
         let sim = ["build", "--profile", "sim", "--package", "hence-sim", "--target-dir", &target];
         run::stream(&mut cargo(&copy.tree, &sim))?;
@@ -192,6 +192,12 @@ impl Copied {
         fs::write(&to, bytes).with_context(|| format!("writing {}", to.display()))
     }
 
+    fn sim(&self) -> Command {
+        let mut command = Command::new(self.target.join("sim").join("hence-sim"));
+        command.args(["--until-failure", "--seeds", SEEDS_MAX]);
+        command
+    }
+
     fn tests(&self, which: &[&str]) -> Command {
         let mut command = cargo(&self.tree, &["test", "--target-dir"]);
         command.arg(&self.target).arg("--package").args(which);
@@ -202,11 +208,8 @@ impl Copied {
     fn run(&self, number: u32, suite: Suite) -> Result<Option<String>> {
         let mut command = match suite.describe().1 {
             Some(tests) => self.tests(tests),
-            None => Command::new(self.target.join("sim").join("hence-sim")),
+            None => self.sim(),
         };
-        if suite == Suite::Sim {
-            command.args(["--until-failure", "--seeds", SEEDS_MAX]);
-        }
         command.env(VARIABLE, number.to_string()).env("RUST_BACKTRACE", "0");
         let log = self.target.join(format!("mutant-{number}.log"));
         let ended = run::status_within(&mut command, DEADLINE, &log)?;

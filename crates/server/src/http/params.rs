@@ -111,26 +111,23 @@ pub(crate) struct JobParams;
 impl IntoParams for JobParams {
     fn into_params(_: impl Fn() -> Option<ParameterIn>) -> Vec<Parameter> {
         let rows = [
-            ("id", ParameterIn::Path, "The job's id", rules::JobId::name()),
-            (
-                "queue",
-                ParameterIn::Query,
-                "Its queue; `default` when not given",
-                rules::QueueName::name(),
-            ),
-            ("key", ParameterIn::Query, "Its key, when it has one", rules::Key::name()),
+            ("id", rules::JobId::name(), "The job's id"),
+            ("queue", rules::QueueName::name(), "Its queue; `default` when not given"),
+            ("key", rules::Key::name(), "Its key, when it has one"),
         ];
-        let parameter =
-            |(name, place, description, schema): (&str, ParameterIn, &str, Cow<'_, str>)| {
-                let in_path = place == ParameterIn::Path;
-                ParameterBuilder::new()
-                    .name(name)
-                    .parameter_in(place)
-                    .required(if in_path { Required::True } else { Required::False })
-                    .description(Some(description))
-                    .schema(Some(Ref::from_schema_name(schema)))
-                    .build()
+        let parameter = |(name, schema, description): (&str, Cow<'_, str>, &str)| {
+            let (place, required) = match name {
+                "id" => (ParameterIn::Path, Required::True),
+                _ => (ParameterIn::Query, Required::False),
             };
+            ParameterBuilder::new()
+                .name(name)
+                .parameter_in(place)
+                .required(required)
+                .description(Some(description))
+                .schema(Some(Ref::from_schema_name(schema)))
+                .build()
+        };
         rows.map(parameter).into()
     }
 }

@@ -18,7 +18,8 @@ use crate::when::limits::YEAR_MIN;
 use crate::when::problem::{Problem, check_length, check_shown};
 
 listed! {
-    /// How a cron expression is to be read.
+    /// How a cron expression is to be read. The likeliest first: readings are tried and shown in
+    /// this order.
     #[derive(Clone, Copy, PartialEq, Eq, Debug)]
     pub enum Dialect {
         /// `[second] minute hour day-of-month month day-of-week [year]`; Sunday is 0 or 7.
